@@ -1,0 +1,12 @@
+package gpu
+
+// Node is what Kubernetes says about one node, as far as GPUs go.
+type Node struct {
+	Name        string
+	Labels      map[string]string
+	Capacity    map[ResourceName]int64
+	Allocatable map[ResourceName]int64
+	// Plugin is the release of the KubeVirt device plugin seen running on the
+	// node; the zero Release when none was seen.
+	Plugin Release
+}
