@@ -1,0 +1,112 @@
+// Package cli is gpuctl's command line: one file a command. Commands read their
+// input, call the pure packages, and print; stdout carries data, stderr the
+// commentary.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/gpuctl/gpuctl/internal/patch"
+	"github.com/gpuctl/gpuctl/internal/render"
+)
+
+// The exit codes of every command.
+const (
+	exitOK     = 0
+	exitFailed = 1 // failed, or refused
+	exitUsage  = 2
+)
+
+// Main runs gpuctl with the given arguments and returns its exit code.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	s := &streams{in: stdin, out: stdout, err: stderr}
+	root := newRoot(s)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return s.exit(root.Execute())
+}
+
+// streams are the three streams of one run.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// printer returns a printer on stdout; commentary returns one on stderr.
+func (s *streams) printer() *render.Printer    { return render.New(s.out, colour(s.out)) }
+func (s *streams) commentary() *render.Printer { return render.New(s.err, colour(s.err)) }
+
+// colour reports whether w is a terminal on which colour is welcome.
+func colour(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+// usageError is a mistake in the command line itself.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exit maps an error to an exit code and prints it. It is the only place that
+// does either.
+func (s *streams) exit(err error) int {
+	var usage usageError
+	var refusal *patch.Refusal
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &refusal):
+		_ = s.commentary().Findings(refusal.Findings)
+		fmt.Fprintln(s.err, "refused: nothing was changed; see the findings of severity error above")
+		return exitFailed
+	case errors.As(err, &usage):
+		fmt.Fprintf(s.err, "error: %v\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintf(s.err, "error: %v\n", err)
+		return exitFailed
+	}
+}
+
+func newRoot(s *streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gpuctl",
+		Short: "Make NVIDIA GPUs usable in KubeVirt virtual machines",
+		Long: `gpuctl makes NVIDIA GPUs usable in KubeVirt virtual machines.
+
+It reads what a host has on its PCI bus, predicts what NVIDIA's device plugin
+calls it, and finds what the KubeVirt CR lacks so that VMs can use it.
+
+Exit codes: 0 ok (a pending diff and findings too), 1 failed or refused, 2 usage.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see: %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(newDiscover(s), newWire(s), newExplain(s), newVersion(s))
+	for _, c := range append(root.Commands(), root) {
+		c.Args = usageArgs(c.Args)
+	}
+	return root
+}
+
+// usageArgs marks what a command says about its arguments as a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%w; see: %s --help", err, cmd.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+	"github.com/gpuctl/gpuctl/internal/patch"
+	"github.com/gpuctl/gpuctl/internal/render"
+)
+
+// wireFlags are the flags of wire.
+type wireFlags struct {
+	inventoryFlags
+	files   []string
+	permits []string
+	dryRun  bool
+	remove  bool
+}
+
+func newWire(s *streams) *cobra.Command {
+	var flags wireFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:   "wire -f FILE... --dry-run",
+		Short: "Plan what the KubeVirt CR lacks so that VMs can use the GPUs",
+		Long: `Plan what the KubeVirt CR lacks so that VMs can use the GPUs.
+
+The plan adds host device entries and the HostDevices feature gate, and changes
+nothing else. Its input are files: the KubeVirt CR (or the HyperConverged that
+manages it), Nodes, VMs, and inventories of hosts. What a node serves decides
+the resource name; where nothing is served yet it is predicted and said to be.
+
+-f reads KubeVirt, HyperConverged, Node, Pod, ConfigMap, Event and KubeVirt's
+workloads; other documents are skipped with a note. It never reads this host or a
+cluster, and never writes to one.`,
+		Example: `  kubectl get kubevirt,nodes -A -o yaml > cluster.yaml
+  gpuctl wire --dry-run -f cluster.yaml
+  gpuctl wire --dry-run -f cluster.yaml --lspci worker-1=lspci.txt -o yaml > kubevirt.yaml
+  gpuctl wire --dry-run -f kubevirt.yaml --permit 10DE:2335=nvidia.com/GH100_H200_SXM_141GB`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return runWire(s, &flags, &out) },
+	}
+	flags.add(cmd)
+	cmd.Flags().StringArrayVarP(&flags.files, "filename", "f", nil, "read objects from `PATH`, a file, a folder or - (repeatable)")
+	cmd.Flags().StringArrayVar(&flags.permits, "permit", nil, "permit `SELECTOR=NAME`: vendor:device, or a mediated device type, and the resource name (repeatable)")
+	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "print the plan and write nothing (with -f that is always so)")
+	cmd.Flags().BoolVar(&flags.remove, "remove", false, "plan the removal of exactly what gpuctl wrote")
+	out.flag(cmd, "diff", "yaml", "json")
+	return cmd
+}
+
+func runWire(s *streams, flags *wireFlags, out *output) error {
+	if len(flags.files) == 0 {
+		return usagef("wire works on files in this release: give the KubeVirt CR and the Nodes with -f; " +
+			"get them with: kubectl get kubevirt,nodes -A -o yaml > cluster.yaml")
+	}
+	in, notes, findings, err := flags.input(s)
+	for _, note := range notes {
+		fmt.Fprintln(s.err, "note:", note)
+	}
+	if err != nil {
+		return err
+	}
+	plan := patch.Plan
+	if flags.remove {
+		plan = patch.Remove
+	}
+	result, err := plan(in)
+	if err != nil {
+		return err
+	}
+	result.Findings = diagnose.Sort(append(result.Findings, findings...))
+	return printPlan(s, out, &in.Target, result)
+}
+
+// input reads everything the plan depends on.
+func (f *wireFlags) input(s *streams) (in patch.Input, notes []string, findings []diagnose.Finding, err error) {
+	if in.Release, err = f.release(); err != nil {
+		return in, nil, nil, err
+	}
+	if in.Permits, err = parsePermits(f.permits); err != nil {
+		return in, nil, nil, err
+	}
+	docs, skipped, err := manifest.Load(s.in, f.files...)
+	if err != nil {
+		return in, nil, nil, err
+	}
+	for _, doc := range skipped {
+		notes = append(notes, doc.String())
+	}
+	facts, err := cluster.Read(docs)
+	notes = append(notes, facts.Notes...)
+	if err != nil {
+		return in, notes, nil, err
+	}
+	if in.Target, err = patch.Choose(facts.Targets); err != nil {
+		return in, notes, nil, err
+	}
+	inventories, err := f.read(s.in)
+	if err != nil {
+		return in, notes, nil, err
+	}
+	in.Nodes, in.Workloads = facts.Nodes, facts.Workloads
+	for _, l := range facts.Legacy {
+		in.Legacy = append(in.Legacy, patch.Legacy(l))
+	}
+	in.Hosts, findings = assign(inventories, in.Nodes)
+	return in, notes, findings, nil
+}
+
+// assign gives an inventory without a node to the only node that has none.
+func assign(inventories map[string]inventory, nodes []gpu.Node) (hosts []gpu.Host, findings []diagnose.Finding) {
+	var without []string
+	for i := range nodes {
+		if _, ok := inventories[nodes[i].Name]; !ok {
+			without = append(without, nodes[i].Name)
+		}
+	}
+	for _, name := range sortedKeys(inventories) {
+		inv := inventories[name]
+		if name == "" && len(without) == 1 {
+			inv.host.Node = without[0]
+		}
+		hosts = append(hosts, inv.host)
+		findings = append(findings, inv.findings...)
+	}
+	return hosts, findings
+}
+
+func parsePermits(values []string) ([]patch.Permit, error) {
+	var out []patch.Permit
+	for _, v := range values {
+		i := strings.LastIndex(v, "=")
+		if i <= 0 || i == len(v)-1 {
+			return nil, usagef("--permit %q: want SELECTOR=NAME, for example 10DE:2335=nvidia.com/GH100_H200_SXM_141GB", v)
+		}
+		p := patch.Permit{Name: gpu.ResourceName(v[i+1:])}
+		if selector := v[:i]; strings.Contains(selector, ":") {
+			id, err := gpu.ParseID(selector)
+			if err != nil {
+				return nil, usagef("--permit %q: %w", v, err)
+			}
+			p.ID = id
+		} else {
+			p.Mdev = selector
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// planView is a plan as JSON.
+type planView struct {
+	Target   patch.Identity     `json:"target"`
+	Object   manifest.Object    `json:"object"`
+	Changes  []patch.Change     `json:"changes"`
+	Findings []diagnose.Finding `json:"findings"`
+}
+
+func printPlan(s *streams, out *output, t *patch.Target, r patch.Result) error {
+	if out.is("json") {
+		view := planView{t.Identity(), r.Object, r.Changes, r.Findings}
+		view.Changes = append([]patch.Change{}, view.Changes...)
+		view.Findings = append([]diagnose.Finding{}, view.Findings...)
+		_, err := out.structured(s, view)
+		return err
+	}
+	after, err := t.Text(r.Edits)
+	if err != nil {
+		return err
+	}
+	if err := summarise(s.commentary(), t, r); err != nil {
+		return err
+	}
+	if out.is("yaml") {
+		_, err = s.out.Write(after)
+		return err
+	}
+	before, err := t.Text(nil)
+	if err != nil {
+		return err
+	}
+	return s.printer().Diff(t.File, t.File+" (planned)", string(before), string(after))
+}
+
+// summarise prints what changes, why, and the findings.
+func summarise(p *render.Printer, t *patch.Target, r patch.Result) error {
+	head := t.Ref() + ": as it should be, no change"
+	if len(r.Changes) > 0 {
+		head = fmt.Sprintf("%s: %d to change", t.Ref(), len(r.Changes))
+	}
+	if err := p.Note("%s", head); err != nil {
+		return err
+	}
+	for _, c := range r.Changes {
+		if err := p.Change(c.Op == "add", describeChange(c), c.Why); err != nil {
+			return err
+		}
+	}
+	return p.Findings(r.Findings)
+}
+
+// describeChange returns "10DE:2335 as nvidia.com/…" or "feature gate HostDevices".
+func describeChange(c patch.Change) string {
+	switch v := c.Value.(type) {
+	case map[string]any:
+		selector := cmp.Or(v["pciVendorSelector"], v["pciDeviceSelector"], v["mdevNameSelector"])
+		return fmt.Sprintf("%v as %v", selector, v["resourceName"])
+	case string:
+		return "feature gate " + v
+	default:
+		return c.Path
+	}
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// Facts is what a set of objects says about GPUs.
+type Facts struct {
+	Targets   []manifest.Document // KubeVirt and HyperConverged objects
+	Nodes     []gpu.Node          // by name
+	Workloads []gpu.Workload      // in the order of the documents
+	Legacy    []Legacy
+	Notes     []string // documents that were not read, "nodepool.yaml:1: …"
+}
+
+// Legacy is a ConfigMap from which old KubeVirt releases read their configuration.
+type Legacy struct {
+	Ref  string   // "kubevirt/kubevirt-config"
+	Keys []string // the keys that shadow the KubeVirt CR, sorted
+}
+
+// reader reads one document into the facts.
+type reader func(*Facts, *manifest.Document) error
+
+// readers returns the reader of every kind that is read, by API group and kind.
+func readers() map[string]reader {
+	ignore := func(*Facts, *manifest.Document) error { return nil }
+	target := func(f *Facts, d *manifest.Document) error { f.Targets = append(f.Targets, *d); return nil }
+	return map[string]reader{
+		"/Node":                          readNode,
+		"/Pod":                           ignore, // read after the nodes, by readPlugins
+		"/ConfigMap":                     readConfigMap,
+		"/Event":                         ignore, // told apart for diagnosis; wiring does not depend on them
+		"events.k8s.io/Event":            ignore,
+		"kubevirt.io/KubeVirt":           target,
+		"hco.kubevirt.io/HyperConverged": target,
+
+		"kubevirt.io/VirtualMachine":                                 workload("spec", "template", "spec", "domain", "devices"),
+		"kubevirt.io/VirtualMachineInstance":                         workload("spec", "domain", "devices"),
+		"kubevirt.io/VirtualMachineInstanceReplicaSet":               workload("spec", "template", "spec", "domain", "devices"),
+		"kubevirt.io/VirtualMachineInstancePreset":                   workload("spec", "domain", "devices"),
+		"pool.kubevirt.io/VirtualMachinePool":                        workload("spec", "virtualMachineTemplate", "spec", "template", "spec", "domain", "devices"),
+		"instancetype.kubevirt.io/VirtualMachineInstancetype":        workload("spec"),
+		"instancetype.kubevirt.io/VirtualMachineClusterInstancetype": workload("spec"),
+	}
+}
+
+// Read collects the facts of the documents. A document of a kind that is not
+// read is noted; one that cannot be understood is an error that names file,
+// object and field.
+func Read(docs []manifest.Document) (Facts, error) {
+	var f Facts
+	kinds := readers()
+	for i := range docs {
+		d := &docs[i]
+		read, ok := kinds[group(d)+"/"+d.Kind()]
+		if !ok {
+			f.Notes = append(f.Notes, fmt.Sprintf("%s:%d: skipped %s: gpuctl does not read this kind", d.File, d.Line, d.Ref()))
+			continue
+		}
+		if err := read(&f, d); err != nil {
+			return Facts{}, fmt.Errorf("%s:%d: %s: %w", d.File, d.Line, d.Ref(), err)
+		}
+	}
+	slices.SortFunc(f.Nodes, func(a, b gpu.Node) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(f.Nodes); i++ {
+		if f.Nodes[i].Name == f.Nodes[i-1].Name {
+			return Facts{}, fmt.Errorf("the files hold Node %q more than once; give each node once", f.Nodes[i].Name)
+		}
+	}
+	readPlugins(&f, docs)
+	return f, nil
+}
+
+// group returns the API group, "" for the core group.
+func group(d *manifest.Document) string {
+	g, _, ok := strings.Cut(d.APIVersion(), "/")
+	if !ok {
+		return ""
+	}
+	return g
+}
+
+func readConfigMap(f *Facts, d *manifest.Document) error {
+	if d.Meta("name") != "kubevirt-config" {
+		return nil
+	}
+	v, _ := manifest.Lookup(d.Object, manifest.Path{"data"})
+	data, _ := v.(map[string]any)
+	l := Legacy{Ref: d.Meta("namespace") + "/" + d.Meta("name")}
+	for _, key := range []string{"feature-gates", "permittedHostDevices"} {
+		if _, ok := data[key]; ok {
+			l.Keys = append(l.Keys, key)
+		}
+	}
+	if len(l.Keys) > 0 {
+		f.Legacy = append(f.Legacy, l)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+func readNode(f *Facts, d *manifest.Document) error {
+	n := gpu.Node{Name: d.Meta("name"), Labels: map[string]string{}}
+	if n.Name == "" {
+		return errors.New("metadata.name is empty")
+	}
+	labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
+	m, _ := labels.(map[string]any)
+	for k, v := range m {
+		if text, ok := v.(string); ok {
+			n.Labels[k] = text
+		}
+	}
+	var err error
+	if n.Capacity, err = resources(d.Object, "capacity"); err != nil {
+		return err
+	}
+	if n.Allocatable, err = resources(d.Object, "allocatable"); err != nil {
+		return err
+	}
+	f.Nodes = append(f.Nodes, n)
+	return nil
+}
+
+// resources reads the extended resources of a node's status: the names with a
+// domain. Their quantities are whole numbers.
+func resources(obj manifest.Object, field string) (map[gpu.ResourceName]int64, error) {
+	out := map[gpu.ResourceName]int64{}
+	v, _ := manifest.Lookup(obj, manifest.Path{"status", field})
+	if v == nil {
+		return out, nil
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("status.%s is no mapping", field)
+	}
+	for name, value := range m {
+		if !strings.Contains(name, "/") {
+			continue
+		}
+		count, err := quantity(value)
+		if err != nil {
+			return nil, fmt.Errorf("status.%s[%s]: %w", field, name, err)
+		}
+		out[gpu.ResourceName(name)] = count
+	}
+	return out, nil
+}
+
+func quantity(v any) (int64, error) {
+	var text string
+	switch t := v.(type) {
+	case string:
+		text = t
+	case json.Number:
+		text = t.String()
+	default:
+		return 0, fmt.Errorf("%v is no quantity", v)
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("quantity %q: %w", text, err)
+	}
+	n, ok := q.AsInt64()
+	if !ok || n < 0 {
+		return 0, fmt.Errorf("quantity %q is no whole number of devices", text)
+	}
+	return n, nil
+}
+
+// pluginImage is the name of NVIDIA's KubeVirt device plugin image; the kata
+// plugin's DaemonSet has a similar name, so the image tells them apart.
+const pluginImage = "kubevirt-gpu-device-plugin"
+
+// readPlugins notes the release of the device plugin that runs on each node.
+func readPlugins(f *Facts, docs []manifest.Document) {
+	for i := range docs {
+		d := &docs[i]
+		if d.Kind() != "Pod" || group(d) != "" {
+			continue
+		}
+		release, ok := pluginRelease(d.Object)
+		node, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "nodeName"})
+		if !ok {
+			continue
+		}
+		for j := range f.Nodes {
+			if n := &f.Nodes[j]; n.Name == node && n.Plugin.Compare(release) < 0 {
+				n.Plugin = release
+			}
+		}
+	}
+}
+
+func pluginRelease(pod manifest.Object) (gpu.Release, bool) {
+	v, _ := manifest.Lookup(pod, manifest.Path{"spec", "containers"})
+	containers, _ := v.([]any)
+	for _, c := range containers {
+		m, _ := c.(map[string]any)
+		image, _ := m["image"].(string)
+		image, _, _ = strings.Cut(image, "@")
+		path, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+		if !ok || path != pluginImage {
+			continue
+		}
+		if r, err := gpu.ParseRelease(tag); err == nil {
+			return r, true
+		}
+	}
+	return gpu.Release{}, false
+}

@@ -1,0 +1,239 @@
+package patch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// Input is everything a plan depends on. The order of its lists does not matter.
+type Input struct {
+	Target    Target
+	Hosts     []gpu.Host // at most one per node; Node "" is a host of no known node
+	Nodes     []gpu.Node
+	Workloads []gpu.Workload
+	Legacy    []Legacy
+	Permits   []Permit
+	Release   gpu.Release // assumed where no plugin was seen; zero: the newest known
+}
+
+// Permit is a pair that somebody named explicitly: a PCI id, or for vGPUs the
+// exact name of a mediated device type, and the resource name.
+type Permit struct {
+	ID   gpu.ID // zero for a mediated device type
+	Mdev string
+	Name gpu.ResourceName
+}
+
+// Selector returns what the entry of the pair selects by.
+func (p Permit) Selector() string {
+	if p.Mdev != "" {
+		return p.Mdev
+	}
+	return p.ID.Selector()
+}
+
+// Change is one thing that a plan adds or removes.
+type Change struct {
+	Op    string `json:"op"` // "add" or "remove"
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Result is a plan. Object is the whole object as it should be; Edits lead to it
+// from the given one. No edits: everything is wired.
+type Result struct {
+	Object   manifest.Object
+	Edits    []manifest.Edit
+	Changes  []Change
+	Findings []diagnose.Finding
+}
+
+// Plan decides what the target lacks so that the GPUs of the given hosts and
+// nodes can be used by VMs. It only ever adds: a PCI entry per id and name, and
+// the HostDevices gate. A plan that must not be carried out is a *Refusal.
+func Plan(in Input) (Result, error) {
+	p, err := newPlanner(in)
+	if err != nil {
+		return Result{}, err
+	}
+	// 1. What the nodes and the operator want, each pair with its grounds.
+	wants := p.wants()
+	// 2. Without what is there, and what must not be added.
+	adds := p.missing(wants)
+	// 3. The first entry switches enforcement on for everybody.
+	p.firstEntry(adds)
+	// 4. The edits, and gpuctl's record of them.
+	p.gate()
+	for _, w := range adds {
+		p.add(w)
+	}
+	p.keepRecord()
+	// 5. What is worth knowing besides.
+	p.lint(adds)
+	return p.result()
+}
+
+type planner struct {
+	in      Input
+	release gpu.Release
+	object  string // how findings name the target
+	schema  schema
+	table   gpu.Table
+	record  record
+	hosts   map[string]*gpu.Host
+	nodes   map[string]*gpu.Node
+
+	edits    []manifest.Edit
+	changes  []Change
+	findings []diagnose.Finding
+	refused  bool
+	dirty    bool // the record changed
+}
+
+func newPlanner(in Input) (*planner, error) {
+	in.Nodes = slices.SortedFunc(slices.Values(in.Nodes), func(a, b gpu.Node) int { return strings.Compare(a.Name, b.Name) })
+	in.Workloads = slices.SortedFunc(slices.Values(in.Workloads), func(a, b gpu.Workload) int { return strings.Compare(a.Ref(), b.Ref()) })
+	p := &planner{in: in, release: in.Release, object: in.Target.Ref(), schema: schemaOf(&in.Target)}
+	if !p.release.Known() {
+		p.release = gpu.Newest()
+	}
+	bad := func(err error) error {
+		return refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
+	}
+	var err error
+	var odd []diagnose.Finding
+	if p.table, odd, err = p.schema.read(in.Target.Object, p.object); err != nil {
+		return nil, bad(err)
+	}
+	p.findings = append(p.findings, odd...)
+	if p.record, err = readRecord(in.Target.Object); err != nil {
+		return nil, bad(err)
+	}
+	p.hosts, p.nodes = map[string]*gpu.Host{}, map[string]*gpu.Node{}
+	for i := range in.Hosts {
+		p.hosts[in.Hosts[i].Node] = &in.Hosts[i]
+	}
+	for i := range in.Nodes {
+		p.nodes[in.Nodes[i].Name] = &in.Nodes[i]
+	}
+	return p, nil
+}
+
+// report adds a finding; refuse adds one that stops the plan.
+func (p *planner) report(code diagnose.Code, object string, values diagnose.Values) {
+	p.findings = append(p.findings, diagnose.New(code, object, values))
+}
+
+func (p *planner) refuse(code diagnose.Code, object string, values diagnose.Values) {
+	p.report(code, object, values)
+	p.refused = true
+}
+
+// firstEntry stops a plan that would switch the permit check on while workloads
+// use names that would then be refused. Names that nobody could run with today
+// are reported with the other findings and stop nothing.
+func (p *planner) firstEntry(adds []want) {
+	if p.table.Set || len(adds) == 0 {
+		return
+	}
+	planned := map[gpu.ResourceName]bool{}
+	for _, w := range adds {
+		planned[w.name] = true
+	}
+	served := diagnose.Served(p.in.Nodes)
+	users := map[gpu.ResourceName][]string{}
+	for _, w := range p.in.Workloads {
+		for _, name := range w.Names() {
+			if alive := w.Running || served[name] > 0 && !name.IsContainer(); alive && !planned[name] {
+				users[name] = append(users[name], w.Ref())
+			}
+		}
+	}
+	if len(users) == 0 {
+		return
+	}
+	var names, who, flags []string
+	for _, name := range sortedKeys(users) {
+		names = append(names, string(name))
+		flags = append(flags, permitHint(name))
+		for _, u := range users[name] {
+			who = appendNew(who, u)
+		}
+	}
+	slices.Sort(who)
+	p.refuse("GPU0319", p.object, diagnose.Values{
+		"names": strings.Join(names, ", "), "users": strings.Join(who, ", "), "permit": strings.Join(flags, " "),
+	})
+}
+
+// gate ensures HostDevices, which hostDevices entries of VMs need.
+func (p *planner) gate() {
+	if p.schema.gates == nil {
+		return
+	}
+	gates, err := p.schema.strings(p.in.Target.Object, p.schema.gates)
+	disabled, err2 := p.schema.strings(p.in.Target.Object, p.schema.disabled)
+	for _, e := range []error{err, err2} {
+		if e != nil {
+			p.refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": e.Error()})
+			return
+		}
+	}
+	p.findings = append(p.findings, misspeltGates(gates, p.object)...)
+	if slices.Contains(disabled, gate) {
+		p.refuse("GPU0314", p.object, diagnose.Values{"object": p.object})
+		return
+	}
+	if slices.Contains(gates, gate) {
+		return
+	}
+	p.record.Gate = true
+	p.append(p.schema.gates, gate, "VMs with hostDevices need the gate")
+}
+
+// add appends one entry.
+func (p *planner) add(w want) {
+	list, key := gpu.ListPCI, p.schema.pciSelector
+	if w.mdev != "" {
+		list, key = gpu.ListMdev, "mdevNameSelector"
+	}
+	entry := manifest.Fields{{Key: key, Value: w.selector()}, {Key: "resourceName", Value: string(w.name)}, {Key: "externalResourceProvider", Value: true}}
+	p.record.Entries = append(p.record.Entries, wired{list, w.selector(), w.name})
+	p.append(p.schema.list(list), entry, w.why())
+}
+
+func (p *planner) append(path manifest.Path, value any, why string) {
+	p.record.noteMissing(p.in.Target.Object, path)
+	p.dirty = true
+	p.edits = append(p.edits, manifest.Append{Path: path, Value: value})
+	if fields, ok := value.(manifest.Fields); ok {
+		value = fields.Map()
+	}
+	p.changes = append(p.changes, Change{Op: "add", Path: path.String(), Value: value, Why: why})
+}
+
+// keepRecord writes the annotation when the plan adds something.
+func (p *planner) keepRecord() {
+	if !p.dirty {
+		return
+	}
+	p.record.noteMissing(p.in.Target.Object, annotations)
+	p.edits = append(p.edits, manifest.Set{Path: join(annotations, RecordKey), Value: jsonText(p.record)})
+}
+
+func (p *planner) result() (Result, error) {
+	findings := diagnose.Sort(p.findings)
+	if p.refused {
+		return Result{}, &Refusal{Findings: findings}
+	}
+	object, err := manifest.ApplyTo(p.in.Target.Object, p.edits)
+	if err != nil {
+		return Result{}, refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
+	}
+	return Result{Object: object, Edits: p.edits, Changes: p.changes, Findings: findings}, nil
+}

@@ -1,0 +1,150 @@
+package patch
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// Kinds that gpuctl can wire.
+const (
+	KindKubeVirt       = "KubeVirt"
+	KindHyperConverged = "HyperConverged"
+)
+
+// Refusal is a plan that must not be carried out, with the reasons.
+type Refusal struct{ Findings []diagnose.Finding }
+
+// Error joins the messages of the findings of severity error.
+func (r *Refusal) Error() string {
+	var out []string
+	for _, f := range r.Findings {
+		if f.Severity == diagnose.Error {
+			out = append(out, f.Object+": "+f.Message)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func refuse(code diagnose.Code, object string, values diagnose.Values) *Refusal {
+	return &Refusal{Findings: []diagnose.Finding{diagnose.New(code, object, values)}}
+}
+
+// Target is the object that a plan changes.
+type Target struct {
+	manifest.Document
+	// Managed is the KubeVirt CR that a HyperConverged target overwrites, nil
+	// for a KubeVirt target or when it was not given.
+	Managed *manifest.Document
+}
+
+// Choose picks the object to wire among the given ones: the KubeVirt CR, or the
+// HyperConverged that manages it. There must be exactly one.
+func Choose(docs []manifest.Document) (Target, error) {
+	kubevirt, err := one(docs, KindKubeVirt, "kubevirt.io/")
+	if err != nil {
+		return Target{}, err
+	}
+	hco, err := one(docs, KindHyperConverged, "hco.kubevirt.io/")
+	if err != nil {
+		return Target{}, err
+	}
+	switch {
+	case kubevirt == nil && hco == nil:
+		return Target{}, fmt.Errorf("find the KubeVirt CR: no KubeVirt or HyperConverged among the given files; " +
+			"get it with: kubectl get kubevirt -A -o yaml > kubevirt.yaml, then give it with -f kubevirt.yaml")
+	case kubevirt == nil:
+		return Target{Document: *hco}, nil
+	}
+	owner, managed := managedBy(kubevirt)
+	switch {
+	case managed && hco == nil:
+		return Target{}, refuse("GPU0320", kubevirt.Ref(), diagnose.Values{"object": kubevirt.Ref(), "owner": owner})
+	case managed, hco != nil && hco.Meta("namespace") == kubevirt.Meta("namespace"):
+		return Target{Document: *hco, Managed: kubevirt}, nil
+	default:
+		return Target{Document: *kubevirt}, nil
+	}
+}
+
+// one returns the only live object of a kind, or nil when there is none. Among
+// several, those that report a phase win: KubeVirt's operator deploys only one.
+func one(docs []manifest.Document, kind, group string) (*manifest.Document, error) {
+	var live []*manifest.Document
+	for i := range docs {
+		d := &docs[i]
+		if d.Kind() != kind || !strings.HasPrefix(d.APIVersion(), group) || d.Meta("deletionTimestamp") != "" {
+			continue
+		}
+		same := func(o *manifest.Document) bool { return reflect.DeepEqual(o.Object, d.Object) }
+		if !slices.ContainsFunc(live, same) {
+			live = append(live, d)
+		}
+	}
+	if len(live) > 1 {
+		deployed := slices.DeleteFunc(slices.Clone(live), func(d *manifest.Document) bool { return phase(d) == "" })
+		if len(deployed) > 0 {
+			live = deployed
+		}
+	}
+	switch len(live) {
+	case 0:
+		return nil, nil
+	case 1:
+		return live[0], nil
+	}
+	var refs []string
+	for _, d := range live {
+		refs = append(refs, fmt.Sprintf("%s (%s:%d)", d.Ref(), d.File, d.Line))
+	}
+	slices.Sort(refs)
+	return nil, fmt.Errorf("find the %s: want exactly one, got %s; give only the one that is deployed", kind, strings.Join(refs, ", "))
+}
+
+func phase(d *manifest.Document) string {
+	v, _ := manifest.Lookup(d.Object, manifest.Path{"status", "phase"})
+	s, _ := v.(string)
+	return s
+}
+
+// managedBy reports whether a HyperConverged writes the KubeVirt CR, and which.
+func managedBy(d *manifest.Document) (owner string, ok bool) {
+	refs, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "ownerReferences"})
+	list, _ := refs.([]any)
+	for _, r := range list {
+		if ref, _ := r.(map[string]any); ref["kind"] == KindHyperConverged {
+			name, _ := ref["name"].(string)
+			return name, true
+		}
+	}
+	by, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels", "app.kubernetes.io/managed-by"})
+	return "of the cluster", by == "hco-operator"
+}
+
+// Identity names the target in gpuctl's JSON output.
+type Identity struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+// Identity returns what the target is called.
+func (t *Target) Identity() Identity {
+	return Identity{t.APIVersion(), t.Kind(), t.Meta("namespace"), t.Meta("name")}
+}
+
+// jsonText returns v as compact JSON; v is a record of gpuctl's own that always
+// marshals.
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("marshal own record: %v", err))
+	}
+	return string(data)
+}

@@ -1,0 +1,50 @@
+// Package render turns gpuctl's views into text for a terminal: tables, diffs
+// and findings. It is the only package that imports lipgloss and a diff library.
+// Without colour its output is plain text.
+package render
+
+import (
+	"io"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
+
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+)
+
+// Printer writes views to one stream.
+type Printer struct {
+	w      io.Writer
+	colour bool
+	styles styles
+}
+
+type styles struct {
+	good, warn, bad, dim, bold, plain lipgloss.Style
+}
+
+// New returns a printer on w. Symbols and colour are used only with colour.
+func New(w io.Writer, colour bool) *Printer {
+	r := lipgloss.NewRenderer(w)
+	r.SetColorProfile(termenv.Ascii)
+	if colour {
+		r.SetColorProfile(termenv.ANSI)
+	}
+	base := r.NewStyle().TabWidth(lipgloss.NoTabConversion)
+	fg := func(c string) lipgloss.Style { return base.Foreground(lipgloss.Color(c)) }
+	return &Printer{w: w, colour: colour, styles: styles{
+		good: fg("2"), warn: fg("3"), bad: fg("1"), dim: base.Faint(true), bold: base.Bold(true), plain: base,
+	}}
+}
+
+// severity returns the style of a severity.
+func (p *Printer) severity(s diagnose.Severity) lipgloss.Style {
+	switch s {
+	case diagnose.Error:
+		return p.styles.bad
+	case diagnose.Warning:
+		return p.styles.warn
+	default:
+		return p.styles.dim
+	}
+}
