@@ -104,6 +104,7 @@ func readChecks(t *testing.T, file string) []wireCheck {
 }
 
 func runCase(t *testing.T, dir string, check wireCheck) {
+	t.Helper()
 	args := check.Args
 	if check.BareCR {
 		bare := filepath.Join(t.TempDir(), "bare.yaml")

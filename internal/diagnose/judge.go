@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,9 +268,7 @@ func (j *judge) fabric(switches []*gpu.Function) Finding {
 // about makes a finding on one function, with address and device filled in.
 func (j *judge) about(code Code, f *gpu.Function, more Values) Finding {
 	values := Values{"address": f.Address.String(), "device": j.describe(f)}
-	for k, v := range more {
-		values[k] = v
-	}
+	maps.Copy(values, more)
 	return New(code, objectOf(j.host, f), values)
 }
 

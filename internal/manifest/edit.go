@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -128,7 +129,7 @@ func (e Append) object(obj Object) error {
 	if !ok && m[key] != nil {
 		return wrongShape(e.Path, "a list")
 	}
-	m[key] = append(list[:len(list):len(list)], plain(e.Value))
+	m[key] = append(slices.Clip(list), plain(e.Value))
 	return nil
 }
 

@@ -75,9 +75,9 @@ func (p *planner) conflict(w want, adds []want) bool {
 		"target": p.object, "selector": w.selector(), "want": string(w.name), "disabled": "", "enable": "",
 		"source": w.source(),
 	}
-	for _, e := range p.table.Of(w.id) {
-		values["have"] = string(e.Name)
-		if e.Disabled {
+	if there := p.table.Of(w.id); len(there) > 0 { // the key allows one
+		values["have"] = string(there[0].Name)
+		if there[0].Disabled {
 			values["disabled"], values["enable"] = " (disabled: true)", ", and remove disabled: true"
 		}
 		p.refuse("GPU0317", p.object, values)

@@ -19,9 +19,7 @@ func Remove(in Input) (Result, error) {
 		return Result{}, err
 	}
 	p.removeEntries()
-	if err := p.removeGate(); err != nil {
-		return Result{}, err
-	}
+	p.removeGate()
 	if _, ok := manifest.Lookup(in.Target.Object, join(annotations, RecordKey)); ok {
 		p.edits = append(p.edits, manifest.Delete{Path: join(annotations, RecordKey)})
 	}
@@ -35,8 +33,7 @@ func Remove(in Input) (Result, error) {
 // were appended.
 func (p *planner) removeEntries() {
 	mine := slices.Clone(p.record.Entries)
-	for i := len(p.table.Entries) - 1; i >= 0; i-- {
-		e := p.table.Entries[i]
+	for _, e := range slices.Backward(p.table.Entries) {
 		j := slices.IndexFunc(mine, func(w wired) bool {
 			return w.List == e.List && strings.EqualFold(w.Selector, e.Selector) && w.Name == e.Name
 		})
@@ -57,20 +54,19 @@ func (p *planner) drop(path manifest.Path, index int, e gpu.Entry) {
 	})
 }
 
-func (p *planner) removeGate() error {
+func (p *planner) removeGate() {
 	if !p.record.Gate || p.schema.gates == nil {
-		return nil
+		return
 	}
 	v, _ := manifest.Lookup(p.in.Target.Object, p.schema.gates)
 	items, _ := v.([]any)
-	for i := len(items) - 1; i >= 0; i-- {
-		if items[i] == gate {
+	for i, item := range slices.Backward(items) {
+		if item == gate {
 			p.edits = append(p.edits, manifest.RemoveItem{Path: p.schema.gates, Index: i})
 			p.changes = append(p.changes, Change{Op: "remove", Path: p.schema.gates.String(), Value: gate, Why: "written by gpuctl"})
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // removeEmpty takes away the recorded containers that are empty now, innermost

@@ -180,6 +180,9 @@ func renamedWhy(m gpu.Match) string {
 }
 
 func candidateFlags(id gpu.ID, names []gpu.ResourceName, expected gpu.ResourceName) string {
+	if len(names) == 0 && expected.Check() != nil {
+		return "no name that Kubernetes accepts is served yet"
+	}
 	if len(names) == 0 {
 		names = []gpu.ResourceName{expected}
 	}

@@ -1,0 +1,97 @@
+# Needs Go, make and git; race also a C compiler. All other tools are pinned in
+# tools/go.mod and built from source on first use.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The same flags for every build and test: other ones compile everything anew.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath -buildvcs=%,$(GOFLAGS)) -trimpath -buildvcs=false)
+
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
+LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
+
+MODULES  := . tools test/bench/kubectl
+TESTED   := . tools
+FUZZTIME ?= 10s
+
+LINTER    := go tool -modfile=tools/go.mod golangci-lint
+GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
+
+# What writes generated files, one command a line.
+define GENERATORS
+go -C tools run ./gennames
+go run ./hack/gendocs
+endef
+
+##@ Use
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z0-9-]*:.*## /{printf "  %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build bin/gpuctl
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuctl
+
+.PHONY: demo
+demo: build ## Walk three situations from the field
+	./hack/demo.sh
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin dist
+
+##@ Check
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(LINTER) fmt
+
+.PHONY: lint
+lint: ## Lint the code and the tools
+	$(LINTER) run ./...
+	cd tools && go tool golangci-lint run ./...
+
+.PHONY: test
+test: e2e ## Run all tests; the last line counts them
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$(mktemp -t gpuctl-test.XXXXXX)" \
+		--post-run-command hack/count-tests.sh --raw-command -- hack/test-json.sh $(TESTED)
+
+.PHONY: e2e
+e2e: ## Run the tests against a real control plane
+	@echo "e2e: not there yet: no test runs against a Kubernetes API server so far"
+
+.PHONY: race
+race: export CGO_ENABLED := 1
+race: ## Run the tests under the race detector
+	go test -race ./...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	@list=$$(go test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; \
+	awk '/^Fuzz/ {target[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, target[i]; n = 0}' <<<"$$list" \
+	| while read -r pkg target; do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; done
+
+.PHONY: chaos
+chaos: ## Run the tests that break things on purpose
+	@echo "chaos: not there yet: gpuctl has no controller that could be disturbed so far"
+
+.PHONY: bench
+bench: build ## Run the benchmarks, and time whole commands against others
+	go test -run '^$$' -bench . -benchmem ./...
+	go run ./test/bench -gpuctl bin/gpuctl
+
+##@ Generate
+
+.PHONY: generate
+generate: ## Write the generated files
+	$(GENERATORS)
+
+.PHONY: verify
+verify: ## Fail if generated files or go.mod files are out of date
+	for m in $(MODULES); do go -C "$$m" mod tidy -diff; done
+	@before=$$(hack/tree-id.sh); $(MAKE) generate; after=$$(hack/tree-id.sh); \
+		git diff --stat --patch --exit-code "$$before" "$$after" || { echo "verify: out of date; run make generate" >&2; exit 1; }

@@ -1,0 +1,123 @@
+package arch
+
+import "strings"
+
+// module is the path of gpuctl's own module.
+const module = "github.com/gpuctl/gpuctl"
+
+// layer is one package: where it is, what it is in one sentence, and what it
+// may import. What is not listed is not allowed.
+type layer struct {
+	pkg, sentence string
+	// pure packages do no I/O and read no clock.
+	pure bool
+	// ours lists the packages of this module it may import. "pure" stands for
+	// every pure package, "everything" for all but commands and test packages.
+	ours string
+	// others, unless empty, lists the only other modules it may import.
+	others string
+}
+
+// layers is the layout of the module.
+var layers = []layer{
+	{pkg: "cmd/gpuctl", sentence: "main only", ours: "internal/cli", others: "none"},
+	{pkg: "api/v1alpha1", sentence: "CRD types, contract keys, conditions", others: "k8s.io/apimachinery"},
+	{pkg: "charts", sentence: "embeds the charts", others: "none"},
+
+	{pkg: "internal/gpu", sentence: "vocabulary, naming rules", pure: true, others: "none"},
+	{pkg: "internal/tenant", sentence: "tree, budgets, entitlements", pure: true, ours: "internal/gpu", others: "none"},
+	{pkg: "internal/usage", sentence: "who uses what; records folded from events", pure: true, ours: "internal/gpu", others: "none"},
+	{
+		pkg: "internal/alloc", sentence: "snapshot, decide, simulate, reasons", pure: true,
+		ours: "internal/gpu internal/tenant internal/usage", others: "none",
+	},
+	{
+		pkg: "internal/diagnose", sentence: "facts → findings; the code catalogue", pure: true,
+		ours: "internal/gpu internal/tenant internal/usage internal/alloc", others: "none",
+	},
+
+	{pkg: "internal/manifest", sentence: "objects as YAML text, edited without loss"},
+	{pkg: "internal/discover", sentence: "this host → inventory", ours: "internal/gpu"},
+	{pkg: "internal/cluster", sentence: "clients, caches, API ↔ pure conversion", ours: "api/v1alpha1 internal/manifest pure"},
+	{
+		pkg: "internal/patch", sentence: "plan (pure) + apply for KubeVirt and HCO",
+		ours: "api/v1alpha1 internal/manifest internal/gpu internal/diagnose",
+	},
+	{pkg: "internal/bind", sentence: "binder and reconcilers, thin", ours: "api/v1alpha1 internal/cluster internal/patch pure"},
+	{pkg: "internal/webhook", sentence: "admission handlers, thin", ours: "api/v1alpha1 internal/cluster pure"},
+	{pkg: "internal/release", sentence: "Helm SDK", ours: "charts"},
+	{pkg: "internal/render", sentence: "views → table/json/yaml", ours: "internal/manifest pure"},
+	{pkg: "internal/config", sentence: "flags, environment and file → settings"},
+	{pkg: "internal/cli", sentence: "one file per command", ours: "everything"},
+
+	{pkg: "hack/gendocs", sentence: "writes the generated documentation", ours: "internal/cli internal/diagnose", others: "none"},
+
+	{pkg: "test/arch", sentence: "this test"},
+	{pkg: "test/bench", sentence: "whole commands timed against others", ours: "internal/gpu test/fakesys"},
+	{pkg: "test/cluster", sentence: "control plane for tests"},
+	{pkg: "test/e2e", sentence: "stories on a real control plane", ours: "everything test/cluster test/fakesys"},
+	{pkg: "test/fakesys", sentence: "made-up sysfs trees, for tests only", ours: "internal/gpu"},
+	{pkg: "test/fakesys/mkfakesys", sentence: "writes such a tree to a folder", ours: "internal/gpu test/fakesys"},
+}
+
+// technologies says which packages import a third-party technology; tests may
+// as well. A technology without packages is not to be imported by anyone.
+var technologies = []struct{ prefix, allowed string }{
+	{"github.com/jaypipes/ghw", "internal/discover"},
+	{"github.com/jaypipes/pcidb", "internal/discover"},
+	{"github.com/charmbracelet/lipgloss", "internal/render"},
+	{"github.com/aymanbagabas/go-udiff", "internal/render"},
+	{"helm.sh/helm", "internal/release"},
+	{"github.com/spf13/viper", "internal/config"},
+	{"github.com/spf13/cobra", "internal/cli"},
+	{"sigs.k8s.io/yaml", "internal/manifest"},
+	{"go.yaml.in/yaml", "internal/manifest"},
+	{"gopkg.in/yaml", "internal/manifest"},
+}
+
+// assertions are the libraries that no file may import, tests included.
+var assertions = []string{
+	"github.com/stretchr/testify",
+	"github.com/onsi/gomega",
+	"github.com/onsi/ginkgo",
+	"gotest.tools/v3/assert",
+}
+
+// shapeless are names that say nothing about what is in a package.
+var shapeless = []string{"util", "utils", "common", "helper", "helpers", "types", "misc", "shared"}
+
+// impurities are packages of the standard library that do I/O or depend on the
+// machine, and single functions of others that do.
+var impurities = []string{
+	"crypto/rand", "io/ioutil", "log", "net", "os", "path/filepath", "plugin", "syscall",
+	"fmt.Print", "fmt.Printf", "fmt.Println", "fmt.Scan", "fmt.Scanf", "fmt.Scanln",
+	"time.After", "time.AfterFunc", "time.NewTicker", "time.NewTimer", "time.Now", "time.Since", "time.Sleep", "time.Tick", "time.Until",
+}
+
+const (
+	maxLines     = 400 // of a file that is neither generated nor a test
+	maxMainLines = 30  // of a command's main.go
+)
+
+// imports returns the packages of ours that l may import.
+func (l layer) imports() map[string]bool {
+	allowed := map[string]bool{}
+	for word := range strings.FieldsSeq(l.ours) {
+		switch word {
+		case "pure", "everything":
+			for _, other := range layers {
+				if other.pure || word == "everything" && !other.outermost() {
+					allowed[other.pkg] = true
+				}
+			}
+		default:
+			allowed[word] = true
+		}
+	}
+	return allowed
+}
+
+// outermost reports a package that none but tests may import.
+func (l layer) outermost() bool {
+	return strings.HasPrefix(l.pkg, "cmd/") || strings.HasPrefix(l.pkg, "test/")
+}
