@@ -41,6 +41,7 @@ func Host(root string) (gpu.Host, []string, error) {
 type scan struct {
 	sys      sysfs
 	nodes    nodes
+	names    typeNames
 	warnings []string
 }
 
@@ -79,10 +80,9 @@ func (s *scan) detail(functions []gpu.Function) []gpu.Function {
 			ours = append(ours, i)
 		}
 	}
-	names := &typeNames{}
 	gone := make([]error, len(functions))
 	parallel(len(ours), func(i int) {
-		r := reader{sysfs: s.sys, nodes: s.nodes, names: names}
+		r := reader{sysfs: s.sys, nodes: s.nodes, names: &s.names}
 		gone[ours[i]] = r.read(&functions[ours[i]])
 	})
 	kept := functions[:0]

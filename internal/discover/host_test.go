@@ -62,6 +62,7 @@ func machines() map[string]gpu.Host {
 		}, IOMMU: gpu.Present},
 		"behind a VMD controller": {Functions: []gpu.Function{
 			fn("0000:18:00.0", gpu.NVIDIA(0x2335), three, "vfio-pci", gpu.InGroup(40)),
+			fn("2000:01:00.0", gpu.ID{Vendor: 0x8086, Device: 0x0a54}, 0x010802, "nvme", gpu.NoGroup()),
 			fn("10000:e1:00.0", gpu.ID{Vendor: 0x8086, Device: 0x0a54}, 0x010802, "nvme", gpu.NoGroup()),
 		}, IOMMU: gpu.Present},
 		"no NUMA node": {Functions: []gpu.Function{

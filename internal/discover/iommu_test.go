@@ -55,7 +55,7 @@ func TestApplyIOMMU(t *testing.T) {
 		"listing of links": {
 			text: text("lrwxrwxrwx 1 root root 0 Nov 30 10:15 /sys/bus/pci/devices/0000:01:00.0/iommu_group -> ../../../../kernel/iommu_groups/13",
 				"lrwxrwxrwx 1 root root 0 Nov 30 10:15 /sys/kernel/iommu_groups/13/devices/0000:01:00.1 -> ../../../../devices/pci0000:00/0000:00:01.0/0000:01:00.1",
-				"lrwxrwxrwx 1 root root 0 Nov 30 10:15 /sys/bus/pci/devices/0000:02:00.0/iommu_group -> ../../../../kernel/iommu_groups/5"),
+				"/sys/devices/pci0000:00/0000:00:02.0/0000:02:00.0/iommu_group -> ../../../../kernel/iommu_groups/5"),
 			want: []string{gpu13, audio13, nic5}, wantIOMMU: gpu.Present,
 		},
 		"script, one line a device": {

@@ -83,6 +83,14 @@ func TestParseLspci(t *testing.T) {
 				"2a:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H200 SXM 141GB] [10de:2335] (rev a1)", "\t!!! Unknown header type 7f", "\tKernel driver in use: nvidia"),
 			want: []string{"0000:18:00.0 0302 10de:2335 nvidia group=unknown off-bus", "0000:2a:00.0 0302 10de:2335 nvidia group=unknown off-bus"},
 		},
+		"revision ff of another vendor's function is no finding of ours": {
+			text: text(gpuLine, "0e:00.0 VGA compatible controller [0300]: Advanced Micro Devices, Inc. [AMD/ATI] Navi 10 [1002:731f] (rev ff)"),
+			want: []string{"0000:0e:00.0 0300 1002:731f ? group=unknown", "0000:18:00.0 0302 10de:2335 ? group=unknown"},
+		},
+		"a name that begins like an id": {
+			text: text("01:00.0 3D controller [0302]: NVIDIA Corporation [10de:2335] [1234:5678 mm]"),
+			want: []string{"0000:01:00.0 0302 10de:2335 ? group=unknown"},
+		},
 		"id clipped": {
 			text: text(gpuLine, "\tKernel driver in use: vfio-pci", "18:00.1 Audio device [0403]: NVIDIA Corporation GM107 [GeForce 940MX] [10d", "\tKernel driver in use: snd_hda_intel",
 				"18:00.2 USB controller [0c03]: NVIDIA Corporation TU102 [10de:1ad6]"),

@@ -71,10 +71,7 @@ func (r *reader) offBus() bool {
 		return false
 	}
 	header, err := readFile(filepath.Join(r.dir, "config"), headerSize)
-	if err != nil || len(header) < headerSize {
-		return false
-	}
-	return bytes.Count(header, []byte{0xff}) == headerSize
+	return err == nil && bytes.Count(header, []byte{0xff}) == headerSize
 }
 
 func (r *reader) numa() *int {

@@ -181,6 +181,32 @@ func TestHostIOMMUFDInContainer(t *testing.T) {
 	}
 }
 
+// TestHostIOMMUFD loses the node of one VFIO device. That its group still has
+// one does not help: the device plugin hands out both.
+func TestHostIOMMUFD(t *testing.T) {
+	h := twoGPUs()
+	h.IOMMUFD = gpu.Present
+	for i := range h.Functions {
+		h.Functions[i].Driver, h.Functions[i].VFIONode = "vfio-pci", gpu.Present
+	}
+	root := fakesys.New(t, h)
+	remove("dev/vfio/devices/vfio1")(t, root)
+	got, _, err := Host(root)
+	if err != nil || got.Functions[0].VFIONode != gpu.Present || got.Functions[1].VFIONode != gpu.Absent {
+		t.Errorf("Host(): nodes %v and %v, error %v", got.Functions[0].VFIONode, got.Functions[1].VFIONode, err)
+	}
+}
+
+// TestHostOffBusLink has the link registers of a lost function read as ones.
+func TestHostOffBusLink(t *testing.T) {
+	h := twoGPUs()
+	h.Functions[0].OffBus, h.Functions[0].LinkSpeed, h.Functions[0].LinkWidth = true, "Unknown", 63
+	got, _, err := Host(fakesys.New(t, h))
+	if f := got.Functions[0]; err != nil || !f.OffBus || f.LinkSpeed != "" || f.LinkWidth != 0 {
+		t.Errorf("Host(): off bus %v, link %q ×%d, error %v", f.OffBus, f.LinkSpeed, f.LinkWidth, err)
+	}
+}
+
 // TestHostForeignMdev has a mediated device that no PCI function carries, as
 // IBM's crypto cards do.
 func TestHostForeignMdev(t *testing.T) {

@@ -95,7 +95,7 @@ func GuessVFs(h *gpu.Host) {
 	cards := map[gpu.Address]*gpu.Function{}
 	for i := range h.Functions {
 		f := &h.Functions[i]
-		if f.IsNVIDIA() && f.Address == firstOnBus(f.Address) {
+		if f.IsNVIDIA() && f.Class>>16 == display && f.Address == firstOnBus(f.Address) {
 			cards[f.Address] = f
 		}
 	}

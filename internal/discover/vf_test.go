@@ -96,6 +96,12 @@ func TestGuessVFs(t *testing.T) {
 		"no display controller": {functions: []gpu.Function{
 			fn("0000:3b:00.0", id, 0x068000, "nvidia", gpu.Group{}), fn("0000:3b:00.4", id, 0x068000, "nvidia", gpu.Group{}),
 		}},
+		"no display controller beside one": {functions: []gpu.Function{
+			fn("0000:3b:00.0", id, three, "nvidia", gpu.Group{}), fn("0000:3b:00.4", id, 0x068000, "nvidia", gpu.Group{}),
+		}},
+		"a display controller beside none": {functions: []gpu.Function{
+			fn("0000:3b:00.0", id, 0x068000, "nvidia", gpu.Group{}), fn("0000:3b:00.4", id, three, "nvidia", gpu.Group{}),
+		}},
 		"GPUs of a virtual machine, side by side on bus 0": {functions: []gpu.Function{
 			fn("0000:00:04.0", id, three, "nvidia", gpu.Group{}), fn("0000:00:05.0", id, three, "nvidia", gpu.Group{}),
 		}},
