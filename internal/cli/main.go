@@ -4,10 +4,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -21,6 +24,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // failed, or refused
 	exitUsage  = 2
+	exitWaited = 124 // a strict --wait ran out
 )
 
 // Main runs gpuctl with the given arguments and returns its exit code.
@@ -31,7 +35,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return s.exit(root.Execute())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return s.exit(root.ExecuteContext(ctx))
 }
 
 // streams are the three streams of one run.
@@ -53,12 +59,16 @@ func colour(w io.Writer) bool {
 // usageError is a mistake in the command line itself.
 type usageError struct{ error }
 
+// timeoutError says that a strict --wait ran out.
+type timeoutError struct{ error }
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // exit maps an error to an exit code and prints it. It is the only place that
 // does either.
 func (s *streams) exit(err error) int {
 	var usage usageError
+	var timeout timeoutError
 	var refusal *patch.Refusal
 	switch {
 	case err == nil:
@@ -70,6 +80,9 @@ func (s *streams) exit(err error) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(s.err, "error: %v\n", err)
 		return exitUsage
+	case errors.As(err, &timeout):
+		fmt.Fprintf(s.err, "error: %v\n", err)
+		return exitWaited
 	default:
 		fmt.Fprintf(s.err, "error: %v\n", err)
 		return exitFailed
@@ -85,7 +98,8 @@ func newRoot(s *streams) *cobra.Command {
 It reads what a host has on its PCI bus, predicts what NVIDIA's device plugin
 calls it, and finds what the KubeVirt CR lacks so that VMs can use it.
 
-Exit codes: 0 ok (a pending diff and findings too), 1 failed or refused, 2 usage.`,
+Exit codes: 0 ok (a pending diff and findings too), 1 failed or refused, 2 usage,
+124 a strict --wait ran out.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

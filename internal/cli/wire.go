@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 // wireFlags are the flags of wire.
 type wireFlags struct {
 	inventoryFlags
+	liveFlags
 	files   []string
 	permits []string
 	dryRun  bool
@@ -28,26 +30,33 @@ func newWire(s *streams) *cobra.Command {
 	var flags wireFlags
 	var out output
 	cmd := &cobra.Command{
-		Use:   "wire -f FILE... --dry-run",
-		Short: "Plan what the KubeVirt CR lacks so that VMs can use the GPUs",
-		Long: `Plan what the KubeVirt CR lacks so that VMs can use the GPUs.
+		Use:   "wire",
+		Short: "Give the KubeVirt CR what it lacks so that VMs can use the GPUs",
+		Long: `Give the KubeVirt CR what it lacks so that VMs can use the GPUs.
 
 The plan adds host device entries and the HostDevices feature gate, and changes
-nothing else. Its input are files: the KubeVirt CR (or the HyperConverged that
-manages it), Nodes, VMs, and inventories of hosts. What a node serves decides
-the resource name; where nothing is served yet it is predicted and said to be.
+nothing else. What a node serves decides the resource name; where nothing is
+served yet it is predicted and said to be.
 
--f reads KubeVirt, HyperConverged, Node, Pod, ConfigMap, Event and KubeVirt's
-workloads; other documents are skipped with a note. It never reads this host or a
-cluster, and never writes to one.`,
-		Example: `  kubectl get kubevirt,nodes -A -o yaml > cluster.yaml
+On a cluster, wire writes the plan to the KubeVirt CR, or to the HyperConverged
+that manages it, proves by a dry run that VMs may have host devices, and wakes the
+instances that KubeVirt had refused. --dry-run prints the plan and writes nothing.
+
+-f plans on files instead and needs no cluster. It reads KubeVirt, HyperConverged, Node, Pod, ConfigMap, Event and KubeVirt's
+workloads; other documents are skipped with a note. It never reads this host
+or a cluster, and never writes to one.`,
+		Example: `  gpuctl wire --dry-run
+  gpuctl wire --wait 4m
+  gpuctl wire --remove
+  kubectl get kubevirt,nodes,vm,vmi -A -o yaml > cluster.yaml
   gpuctl wire --dry-run -f cluster.yaml
   gpuctl wire --dry-run -f cluster.yaml --lspci worker-1=lspci.txt -o yaml > kubevirt.yaml
   gpuctl wire --dry-run -f kubevirt.yaml --permit 10DE:2335=nvidia.com/GH100_H200_SXM_141GB`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return runWire(s, &flags, &out) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runWire(cmd.Context(), s, &flags, &out) },
 	}
-	flags.add(cmd)
+	flags.inventoryFlags.add(cmd)
+	flags.liveFlags.add(cmd)
 	cmd.Flags().StringArrayVarP(&flags.files, "filename", "f", nil, "read objects from `PATH`, a file, a folder or - (repeatable)")
 	cmd.Flags().StringArrayVar(&flags.permits, "permit", nil, "permit `SELECTOR=NAME`: vendor:device, or a mediated device type, and the resource name (repeatable)")
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "print the plan and write nothing (with -f that is always so)")
@@ -56,10 +65,12 @@ cluster, and never writes to one.`,
 	return cmd
 }
 
-func runWire(s *streams, flags *wireFlags, out *output) error {
+func runWire(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
+	if flags.force && !flags.remove {
+		return usagef("--force belongs to --remove")
+	}
 	if len(flags.files) == 0 {
-		return usagef("wire works on files in this release: give the KubeVirt CR and the Nodes with -f; " +
-			"get them with: kubectl get kubevirt,nodes -A -o yaml > cluster.yaml")
+		return runLive(ctx, s, flags, out)
 	}
 	in, notes, findings, err := flags.input(s)
 	for _, note := range notes {
@@ -82,12 +93,6 @@ func runWire(s *streams, flags *wireFlags, out *output) error {
 
 // input reads everything the plan depends on.
 func (f *wireFlags) input(s *streams) (in patch.Input, notes []string, findings []diagnose.Finding, err error) {
-	if in.Release, err = f.release(); err != nil {
-		return in, nil, nil, err
-	}
-	if in.Permits, err = parsePermits(f.permits); err != nil {
-		return in, nil, nil, err
-	}
 	docs, skipped, err := manifest.Load(s.in, f.files...)
 	if err != nil {
 		return in, nil, nil, err
@@ -95,24 +100,36 @@ func (f *wireFlags) input(s *streams) (in patch.Input, notes []string, findings 
 	for _, doc := range skipped {
 		notes = append(notes, doc.String())
 	}
+	inventories, err := f.read(s.in)
+	if err != nil {
+		return in, notes, nil, err
+	}
 	facts, err := cluster.Read(docs)
 	notes = append(notes, facts.Notes...)
 	if err != nil {
 		return in, notes, nil, err
 	}
-	if in.Target, err = patch.Choose(facts.Targets); err != nil {
-		return in, notes, nil, err
+	in, findings, err = f.inputOf(facts, inventories, patch.Choose)
+	return in, notes, findings, err
+}
+
+// inputOf makes the plan's input of facts, from wherever they come.
+func (f *wireFlags) inputOf(facts cluster.Facts, inventories map[string]inventory, choose func([]manifest.Document) (patch.Target, error)) (in patch.Input, findings []diagnose.Finding, err error) {
+	if in.Release, err = f.release(); err != nil {
+		return in, nil, err
 	}
-	inventories, err := f.read(s.in)
-	if err != nil {
-		return in, notes, nil, err
+	if in.Permits, err = parsePermits(f.permits); err != nil {
+		return in, nil, err
 	}
-	in.Nodes, in.Workloads = facts.Nodes, facts.Workloads
+	if in.Target, err = choose(facts.Targets); err != nil {
+		return in, nil, err
+	}
+	in.Nodes, in.Workloads, in.Force = facts.Nodes, facts.Workloads, f.force
 	for _, l := range facts.Legacy {
 		in.Legacy = append(in.Legacy, patch.Legacy(l))
 	}
 	in.Hosts, findings = assign(inventories, in.Nodes)
-	return in, notes, findings, nil
+	return in, findings, nil
 }
 
 // assign gives an inventory without a node to the only node that has none.

@@ -101,7 +101,7 @@ metadata: {name: d, namespace: t}
 	}
 	want := []gpu.Workload{
 		{Kind: "VirtualMachine", Namespace: "t", Name: "vm", Owner: "NodePool p", Devices: append(gpus("n/a"), gpu.Device{Field: "hostDevices", Name: "n/b"})},
-		{Kind: "VirtualMachineInstance", Namespace: "t", Name: "vmi", Running: true, Devices: gpus("n/a", "n/a")},
+		{Kind: "VirtualMachineInstance", Namespace: "t", Name: "vmi", Running: true, Active: true, Devices: gpus("n/a", "n/a")},
 		{Kind: "VirtualMachinePool", Namespace: "t", Name: "pool", Devices: gpus("n/a")},
 		{Kind: "VirtualMachineClusterInstancetype", Name: "big", Devices: gpus("n/a")},
 	}

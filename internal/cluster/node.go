@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -67,6 +68,8 @@ func quantity(v any) (int64, error) {
 		text = t
 	case json.Number:
 		text = t.String()
+	case int64: // as client-go decodes it
+		text = strconv.FormatInt(t, 10)
 	default:
 		return 0, fmt.Errorf("%v is no quantity", v)
 	}

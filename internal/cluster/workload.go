@@ -22,7 +22,10 @@ func workload(devices ...string) reader {
 			}
 		}
 		phase, _ := manifest.Lookup(d.Object, manifest.Path{"status", "phase"})
-		w.Running = d.Kind() == "VirtualMachineInstance" && (phase == "Scheduled" || phase == "Running")
+		if d.Kind() == "VirtualMachineInstance" {
+			w.Running = phase == "Scheduled" || phase == "Running"
+			w.Active = phase != "Succeeded" && phase != "Failed"
+		}
 		if len(w.Devices) > 0 {
 			f.Workloads = append(f.Workloads, w)
 		}

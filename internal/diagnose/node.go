@@ -41,6 +41,24 @@ func Node(n *gpu.Node, h *gpu.Host, matches []gpu.Match) []Finding {
 	return out
 }
 
+// Unserved reports whether a node is meant for GPUs, as gpu-operator and NFD label
+// nodes, and serves nothing of NVIDIA's yet; why names the label.
+func Unserved(n *gpu.Node) (why string, missing bool) {
+	config := n.Labels[workloadConfigLabel]
+	if config == "container" || n.Labels["nvidia.com/gpu.deploy.operands"] == "false" || len(n.Positive()) > 0 {
+		return "", false
+	}
+	for _, label := range []string{
+		workloadConfigLabel, "nvidia.com/gpu.present", "nvidia.com/gpu.deploy.sandbox-device-plugin",
+		"feature.node.kubernetes.io/pci-10de.present", "feature.node.kubernetes.io/pci-0302_10de.present", "feature.node.kubernetes.io/pci-0300_10de.present",
+	} {
+		if v := n.Labels[label]; v != "" && v != "false" {
+			return label + "=" + v, true
+		}
+	}
+	return "", false
+}
+
 // stale reports names that the node still lists with nothing behind them. The
 // container plugin's own name at 0 is normal on a passthrough node.
 func stale(n *gpu.Node) []Finding {

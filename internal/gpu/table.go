@@ -76,6 +76,7 @@ type Workload struct {
 	Kind, Namespace, Name string
 	Devices               []Device
 	Running               bool   // an instance that holds its devices now
+	Active                bool   // an instance that is not finished
 	Owner                 string // "NodePool guest-a": who writes the object, "" when nobody else does
 }
 

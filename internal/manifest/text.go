@@ -14,6 +14,13 @@ type yamlNode = yamlv3.Node
 // Text returns the document's YAML with the edits applied. What the edits do
 // not touch keeps its comments, its order and its spelling.
 func (d *Document) Text(edits []Edit) ([]byte, error) {
+	if d.node == nil {
+		parsed, err := FromObject(d.File, d.Object)
+		if err != nil {
+			return nil, err
+		}
+		d.node = parsed.node
+	}
 	root := cloneNode(d.node)
 	for _, e := range edits {
 		if err := e.text(root); err != nil {
@@ -22,6 +29,10 @@ func (d *Document) Text(edits []Edit) ([]byte, error) {
 	}
 	return encode(root)
 }
+
+// Live makes a document of an object that was read from a cluster; its text is
+// the object's canonical form.
+func Live(source string, obj Object) Document { return Document{File: source, Object: obj} }
 
 // FromObject makes a document of a generic object, as if it had been read from
 // a file that holds it in canonical form.

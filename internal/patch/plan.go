@@ -18,6 +18,7 @@ type Input struct {
 	Legacy    []Legacy
 	Permits   []Permit
 	Release   gpu.Release // assumed where no plugin was seen; zero: the newest known
+	Force     bool        // Remove: take away entries that instances still use
 }
 
 // Permit is a pair that somebody named explicitly: a PCI id, or for vGPUs the
@@ -92,7 +93,8 @@ type planner struct {
 	changes  []Change
 	findings []diagnose.Finding
 	refused  bool
-	dirty    bool // the record changed
+	dirty    bool    // the record changed
+	kept     []wired // own entries that Remove leaves, since they are in use
 }
 
 func newPlanner(in Input) (*planner, error) {

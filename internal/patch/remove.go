@@ -19,14 +19,28 @@ func Remove(in Input) (Result, error) {
 		return Result{}, err
 	}
 	p.removeEntries()
-	p.removeGate()
-	if _, ok := manifest.Lookup(in.Target.Object, join(annotations, RecordKey)); ok {
-		p.edits = append(p.edits, manifest.Delete{Path: join(annotations, RecordKey)})
+	if len(p.kept) == 0 { // an instance with host devices may need the gate to migrate or restart
+		p.removeGate()
 	}
+	p.shrinkRecord()
 	if err := p.removeEmpty(); err != nil {
 		return Result{}, err
 	}
 	return p.result()
+}
+
+// shrinkRecord deletes gpuctl's record, or leaves in it what had to stay.
+func (p *planner) shrinkRecord() {
+	path := join(annotations, RecordKey)
+	_, there := manifest.Lookup(p.in.Target.Object, path)
+	switch {
+	case !there || len(p.edits) == 0 && len(p.kept) > 0:
+	case len(p.kept) == 0:
+		p.edits = append(p.edits, manifest.Delete{Path: path})
+	default:
+		p.record.Entries = p.kept
+		p.edits = append(p.edits, manifest.Set{Path: path, Value: jsonText(p.record)})
+	}
 }
 
 // removeEntries removes the recorded entries, the last of equal ones first: ours
@@ -41,8 +55,24 @@ func (p *planner) removeEntries() {
 			continue
 		}
 		mine = slices.Delete(mine, j, j+1)
+		if users := p.users(e.Name); len(users) > 0 && !p.in.Force {
+			p.kept = append(p.kept, wired{e.List, e.Selector, e.Name})
+			p.report("GPU0326", p.object, diagnose.Values{"selector": e.Selector, "name": string(e.Name), "users": someOf(users)})
+			continue
+		}
 		p.drop(p.schema.list(e.List), e.Index, e)
 	}
+}
+
+// users returns the instances that are not finished and ask for the name.
+func (p *planner) users(name gpu.ResourceName) []string {
+	var out []string
+	for _, w := range p.in.Workloads {
+		if w.Active && slices.Contains(w.Names(), name) {
+			out = append(out, w.Ref())
+		}
+	}
+	return out
 }
 
 func (p *planner) drop(path manifest.Path, index int, e gpu.Entry) {

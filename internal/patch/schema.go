@@ -47,6 +47,12 @@ func schemaOf(t *Target) schema {
 	return s
 }
 
+// TableOf returns the host device table of the target as obj has it.
+func TableOf(t *Target, obj manifest.Object) (gpu.Table, error) {
+	table, _, err := schemaOf(t).read(obj, t.Ref())
+	return table, err
+}
+
 func join(p manifest.Path, keys ...string) manifest.Path {
 	return append(slices.Clone(p), keys...)
 }

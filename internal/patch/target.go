@@ -2,6 +2,7 @@ package patch
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -31,6 +32,16 @@ func (r *Refusal) Error() string {
 	return strings.Join(out, "; ")
 }
 
+// Only reports that every finding of severity error has the code.
+func (r *Refusal) Only(code diagnose.Code) bool {
+	for _, f := range r.Findings {
+		if f.Severity == diagnose.Error && f.Code != code {
+			return false
+		}
+	}
+	return true
+}
+
 func refuse(code diagnose.Code, object string, values diagnose.Values) *Refusal {
 	return &Refusal{Findings: []diagnose.Finding{diagnose.New(code, object, values)}}
 }
@@ -41,6 +52,26 @@ type Target struct {
 	// Managed is the KubeVirt CR that a HyperConverged target overwrites, nil
 	// for a KubeVirt target or when it was not given.
 	Managed *manifest.Document
+}
+
+// ErrNoTarget is returned when there is no object to wire.
+var ErrNoTarget = errors.New("no KubeVirt CR")
+
+// ChooseDeployed is Choose for a live cluster: KubeVirt's operator must have taken
+// the CR up.
+func ChooseDeployed(docs []manifest.Document) (Target, error) {
+	t, err := Choose(docs)
+	if err != nil {
+		return t, err
+	}
+	kubevirt := &t.Document
+	if t.Managed != nil {
+		kubevirt = t.Managed
+	}
+	if kubevirt.Kind() == KindKubeVirt && phase(kubevirt) == "" {
+		return Target{}, fmt.Errorf("%w: %s is not deployed yet (status.phase is empty); is virt-operator running?", ErrNoTarget, kubevirt.Ref())
+	}
+	return t, nil
 }
 
 // Choose picks the object to wire among the given ones: the KubeVirt CR, or the
@@ -56,8 +87,8 @@ func Choose(docs []manifest.Document) (Target, error) {
 	}
 	switch {
 	case kubevirt == nil && hco == nil:
-		return Target{}, fmt.Errorf("find the KubeVirt CR: no KubeVirt or HyperConverged among the given files; " +
-			"get it with: kubectl get kubevirt -A -o yaml > kubevirt.yaml, then give it with -f kubevirt.yaml")
+		return Target{}, fmt.Errorf("%w: neither a KubeVirt nor a HyperConverged object is there; kubectl get kubevirt -A shows them, "+
+			"and on files: kubectl get kubevirt -A -o yaml > kubevirt.yaml, then -f kubevirt.yaml", ErrNoTarget)
 	case kubevirt == nil:
 		return Target{Document: *hco}, nil
 	}

@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+	"github.com/gpuctl/gpuctl/internal/patch"
+)
+
+// liveFlags are wire's flags for a live cluster.
+type liveFlags struct {
+	kubeconfig, kubeContext string
+	thisHost                bool
+	wait                    time.Duration
+	strict                  bool
+	force                   bool
+	noWake                  bool
+}
+
+func (f *liveFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
+	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
+	flags.BoolVar(&f.thisHost, "this-host", false, "read this host's inventory too; its node is $NODE_NAME, else the host's name")
+	flags.DurationVar(&f.wait, "wait", 0, "wait up to `DURATION` for KubeVirt and for the device plugin of every GPU node")
+	flags.BoolVar(&f.strict, "strict", true, "fail when --wait runs out (exit 124) or the first entry is held back (exit 1); without it both are findings")
+	flags.BoolVar(&f.force, "force", false, "with --remove: take away entries that instances still use")
+	flags.BoolVar(&f.noWake, "no-wake", false, "do not touch the instances that KubeVirt refused for what is wired now")
+}
+
+const (
+	// applyPatience bounds the writing of one plan, retries included.
+	applyPatience = 30 * time.Second
+	// gatePatience is how long virt-api may take to learn of its new gate.
+	gatePatience = 10 * time.Second
+	// pollEvery is the pause between two looks at a cluster that is not ready.
+	pollEvery = 2 * time.Second
+)
+
+// live wires one cluster.
+type live struct {
+	s      *streams
+	flags  *wireFlags
+	client *cluster.Client
+	plan   patch.Planner
+	hosts  map[string]inventory
+	notes  []string // what the last look at the cluster could not read
+}
+
+func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
+	client, err := cluster.Connect(cluster.Options{
+		Kubeconfig: flags.kubeconfig, Context: flags.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version,
+	})
+	if err != nil {
+		return err
+	}
+	l := &live{s: s, flags: flags, client: client, plan: patch.Plan}
+	if flags.remove {
+		l.plan = patch.Remove
+	}
+	if l.hosts, err = flags.read(s.in); err != nil {
+		return err
+	}
+	if flags.thisHost {
+		own, err := thisHost()
+		if err != nil {
+			return err
+		}
+		for node, inv := range own {
+			l.hosts[node] = inv
+		}
+	}
+	err = l.run(ctx, out)
+	var refusal *patch.Refusal
+	if errors.As(err, &refusal) && !flags.strict && refusal.Only("GPU0319") {
+		_ = s.commentary().Findings(refusal.Findings)
+		return s.commentary().Note("not wired: the first entry is held back; see GPU0319 above")
+	}
+	return err
+}
+
+// run wires once, or with --wait again and again until every GPU node is served.
+func (l *live) run(ctx context.Context, out *output) error {
+	deadline := time.Now().Add(l.flags.wait)
+	for {
+		in, findings, err := l.gather(ctx)
+		if l.flags.remove && errors.Is(err, cluster.ErrNoKubeVirt) {
+			return l.s.commentary().Note("KubeVirt is gone: nothing to remove")
+		}
+		over := !time.Now().Before(deadline)
+		if notReady(err) && !over {
+			if err := pause(ctx, deadline); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		pending := unserved(in.Nodes)
+		if len(pending) > 0 && !over && !l.flags.dryRun && !l.flags.remove {
+			if err := pause(ctx, deadline); err != nil {
+				return err
+			}
+			continue
+		}
+		if !l.flags.remove {
+			findings = append(findings, pending...)
+		}
+		for _, note := range l.notes {
+			fmt.Fprintln(l.s.err, "note:", note)
+		}
+		if err := l.wire(ctx, out, in, findings); err != nil {
+			return err
+		}
+		if l.flags.wait > 0 && len(pending) > 0 && l.flags.strict && !l.flags.remove {
+			return timeoutError{fmt.Errorf("waited %s, and %d GPU nodes serve nothing yet", l.flags.wait, len(pending))}
+		}
+		return nil
+	}
+}
+
+// notReady reports that KubeVirt is not there yet, which waiting may change.
+func notReady(err error) bool {
+	return errors.Is(err, cluster.ErrNoKubeVirt) || errors.Is(err, patch.ErrNoTarget)
+}
+
+// pause waits for the next look, not beyond the deadline.
+func pause(ctx context.Context, deadline time.Time) error {
+	timer := time.NewTimer(min(pollEvery, max(time.Until(deadline), 0)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the cluster: %w", ctx.Err())
+	case <-timer.C:
+		return nil
+	}
+}
+
+// unserved reports the nodes that are meant for VM GPUs and serve none yet.
+func unserved(nodes []gpu.Node) []diagnose.Finding {
+	var out []diagnose.Finding
+	for i := range nodes {
+		if why, missing := diagnose.Unserved(&nodes[i]); missing {
+			out = append(out, diagnose.New("GPU0102", "node/"+nodes[i].Name, diagnose.Values{"node": nodes[i].Name, "why": why}))
+		}
+	}
+	return out
+}
+
+// gather reads the cluster into the plan's input.
+func (l *live) gather(ctx context.Context) (patch.Input, []diagnose.Finding, error) {
+	docs, notes, err := l.client.Gather(ctx)
+	if err != nil {
+		return patch.Input{}, nil, err
+	}
+	l.notes = notes
+	facts, err := cluster.Read(docs)
+	if err != nil {
+		return patch.Input{}, nil, err
+	}
+	return l.flags.inputOf(facts, l.hosts, patch.ChooseDeployed)
+}
+
+// wire carries out one plan: write, check, wake.
+func (l *live) wire(ctx context.Context, out *output, in patch.Input, findings []diagnose.Finding) error {
+	target := in.Target
+	if l.flags.dryRun {
+		result, err := l.plan(in)
+		if err != nil {
+			return err
+		}
+		result.Findings = diagnose.Sort(append(result.Findings, findings...))
+		return printPlan(l.s, out, &target, result)
+	}
+	writing, cancel := context.WithTimeout(ctx, applyPatience)
+	defer cancel()
+	result, err := patch.Apply(writing, l.client, in, l.plan)
+	if err != nil {
+		return l.client.Explain(err)
+	}
+	if !l.flags.remove {
+		more, err := l.after(ctx, in, result)
+		findings = append(findings, more...)
+		if err != nil {
+			return err
+		}
+	}
+	result.Findings = diagnose.Sort(append(result.Findings, findings...))
+	return printPlan(l.s, out, &target, result)
+}
+
+// after proves that the wiring is live and wakes who waits for it.
+func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]diagnose.Finding, error) {
+	table, err := patch.TableOf(&in.Target, r.Object)
+	if err != nil {
+		return nil, err
+	}
+	var findings []diagnose.Finding
+	if in.Target.Kind() == patch.KindKubeVirt {
+		if findings, err = l.verify(ctx, &in.Target.Document, table); err != nil {
+			return findings, err
+		}
+	}
+	if l.flags.noWake || !table.Set {
+		return findings, nil
+	}
+	woken, err := l.client.WakeAll(ctx, table.Permits)
+	if err != nil {
+		return findings, l.client.Explain(err)
+	}
+	if len(woken) > 0 {
+		slices.Sort(woken)
+		findings = append(findings, diagnose.New("GPU0103", in.Target.Ref(), diagnose.Values{
+			"count": strconv.Itoa(len(woken)), "names": strings.Join(woken, ", "),
+		}))
+	}
+	return findings, nil
+}
+
+// verify asks virt-api whether it lets VMs have host devices.
+func (l *live) verify(ctx context.Context, target *manifest.Document, table gpu.Table) ([]diagnose.Finding, error) {
+	device := "nvidia.com/gpuctl-probe"
+	for _, e := range table.Entries {
+		if e.Name.IsNVIDIA() && e.Name.Check() == nil {
+			device = string(e.Name)
+			break
+		}
+	}
+	err := l.client.VerifyGate(ctx, target.Meta("namespace"), device, gatePatience)
+	switch {
+	case err == nil:
+		return nil, nil
+	case errors.Is(err, cluster.ErrGateClosed):
+		return nil, &patch.Refusal{Findings: []diagnose.Finding{diagnose.New("GPU0323", target.Ref(), diagnose.Values{
+			"object": target.Ref(), "namespace": target.Meta("namespace"),
+		})}}
+	default:
+		return []diagnose.Finding{diagnose.New("GPU0324", target.Ref(), diagnose.Values{"reason": err.Error()})}, nil
+	}
+}

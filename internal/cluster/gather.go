@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// ErrNoKubeVirt is returned when the cluster has no KubeVirt installed.
+var ErrNoKubeVirt = errors.New("KubeVirt is not installed")
+
+// listed is a kind that Gather reads.
+type listed struct {
+	group, kind string
+	optional    bool // the cluster may lack it, or not let us read it
+}
+
+func gathered() []listed {
+	return []listed{
+		{group: "kubevirt.io", kind: "KubeVirt"},
+		{group: "hco.kubevirt.io", kind: "HyperConverged", optional: true},
+		{group: "", kind: "Node"},
+		{group: "kubevirt.io", kind: "VirtualMachine"},
+		{group: "kubevirt.io", kind: "VirtualMachineInstance"},
+		{group: "kubevirt.io", kind: "VirtualMachineInstanceReplicaSet", optional: true},
+		{group: "kubevirt.io", kind: "VirtualMachineInstancePreset", optional: true},
+		{group: "pool.kubevirt.io", kind: "VirtualMachinePool", optional: true},
+		{group: "instancetype.kubevirt.io", kind: "VirtualMachineInstancetype", optional: true},
+		{group: "instancetype.kubevirt.io", kind: "VirtualMachineClusterInstancetype", optional: true},
+	}
+}
+
+// pageSize is how many objects one list request returns at most.
+const pageSize = 500
+
+// Gather reads every object that wiring depends on, in the form that files have.
+// Notes name what could not be read and is not vital. The error is
+// [ErrNoKubeVirt] when the cluster does not know the kind.
+func (c *Client) Gather(ctx context.Context) (docs []manifest.Document, notes []string, err error) {
+	for _, l := range gathered() {
+		found, err := c.list(ctx, schema.GroupKind{Group: l.group, Kind: l.kind}, metav1.ListOptions{})
+		switch {
+		case err == nil:
+			docs = append(docs, found...)
+		case meta.IsNoMatchError(err) && l.kind == "KubeVirt":
+			return nil, nil, fmt.Errorf("%w in the cluster at %s", ErrNoKubeVirt, c.server)
+		case meta.IsNoMatchError(err):
+		case l.optional && apierrors.IsForbidden(err):
+			notes = append(notes, fmt.Sprintf("cannot list %s, so none are considered: %v", l.kind, err))
+		default:
+			return nil, nil, c.explain(fmt.Errorf("list %s: %w", l.kind, err))
+		}
+	}
+	more, note := c.plugins(ctx)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	return append(docs, more...), notes, nil
+}
+
+// plugins reads the pods of the KubeVirt device plugin's DaemonSets, whose image
+// tells the release on each node. Without the right to do so names are predicted
+// for the newest release.
+func (c *Client) plugins(ctx context.Context) ([]manifest.Document, string) {
+	sets, err := c.list(ctx, schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Sprintf("cannot list DaemonSets, so the device plugin's release is not known: %v", err)
+	}
+	var out []manifest.Document
+	for i := range sets {
+		template, _ := manifest.Lookup(sets[i].Object, manifest.Path{"spec", "template"})
+		pod, _ := template.(map[string]any)
+		if _, ok := pluginRelease(pod); !ok {
+			continue
+		}
+		labels, _, _ := unstructured.NestedStringMap(sets[i].Object, "spec", "selector", "matchLabels")
+		pods, err := c.list(ctx, schema.GroupKind{Kind: "Pod"}, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})})
+		if err != nil {
+			return nil, fmt.Sprintf("cannot list the device plugin's pods, so its release is not known: %v", err)
+		}
+		out = append(out, pods...)
+	}
+	return out, ""
+}
+
+// list reads all objects of a kind in the version that the server prefers.
+func (c *Client) list(ctx context.Context, kind schema.GroupKind, opts metav1.ListOptions) ([]manifest.Document, error) {
+	mapping, err := c.mapper.RESTMapping(kind)
+	if err != nil {
+		return nil, err
+	}
+	opts.Limit = pageSize
+	var out []manifest.Document
+	for {
+		page, err := c.dynamic.Resource(mapping.Resource).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			out = append(out, c.document(&page.Items[i]))
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func (c *Client) document(u *unstructured.Unstructured) manifest.Document {
+	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(u.Object, "status", "images") // a Node's bulk
+	return manifest.Live(c.server, u.Object)
+}
+
+// explain adds what to do to an error of the API server.
+func (c *Client) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w; the credentials for %s are wrong or have expired: log in again", err, c.server)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; see docs/wiring.md for the rights that gpuctl needs", err)
+	case strings.Contains(err.Error(), "connection refused"), strings.Contains(err.Error(), "EOF"), strings.Contains(err.Error(), "connection reset"):
+		return fmt.Errorf("%w; is the API server at %s up? kubectl get --raw /readyz tells", err, c.server)
+	}
+	return err
+}

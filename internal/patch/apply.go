@@ -1,0 +1,115 @@
+package patch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// Store reads and writes the target of a plan. An update of an object that
+// somebody else has changed since it was read is a conflict.
+type Store interface {
+	Get(ctx context.Context, d *manifest.Document) (manifest.Object, error)
+	Update(ctx context.Context, d *manifest.Document, obj manifest.Object) error
+}
+
+// Planner is Plan or Remove.
+type Planner func(Input) (Result, error)
+
+// Apply carries a plan out: it reads the target anew, plans, writes, and reads
+// again to see that the write stuck. A conflict and an API server or webhook that
+// does not answer are tried again, with back-off, until ctx ends; the error then
+// tells the last reason. The changes of the result are those that were written.
+func Apply(ctx context.Context, store Store, in Input, plan Planner) (Result, error) {
+	var done Result
+	err := persist(ctx, func(ctx context.Context) error {
+		obj, err := store.Get(ctx, &in.Target.Document)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", in.Target.Ref(), err)
+		}
+		in.Target.Object = obj
+		result, err := plan(in)
+		if err != nil {
+			return err
+		}
+		if len(result.Edits) > 0 {
+			if err := store.Update(ctx, &in.Target.Document, result.Object); err != nil {
+				return fmt.Errorf("update %s: %w", in.Target.Ref(), err)
+			}
+		}
+		done = result
+		return nil
+	})
+	if err != nil || len(done.Edits) == 0 {
+		return done, err
+	}
+	return done, persist(ctx, func(ctx context.Context) error { return stuck(ctx, store, in, plan) })
+}
+
+// stuck reads the target once more: the API server drops what the served version
+// of the kind has no field for, and still reports success.
+func stuck(ctx context.Context, store Store, in Input, plan Planner) error {
+	obj, err := store.Get(ctx, &in.Target.Document)
+	if err != nil {
+		return fmt.Errorf("read %s back: %w", in.Target.Ref(), err)
+	}
+	in.Target.Object = obj
+	again, err := plan(in)
+	if err != nil {
+		return err
+	}
+	if len(again.Changes) == 0 {
+		return nil
+	}
+	var lost []string
+	for _, c := range again.Changes {
+		lost = appendNew(lost, c.Path)
+	}
+	return refuse("GPU0325", in.Target.Ref(), diagnose.Values{
+		"object": in.Target.Ref(), "paths": strings.Join(lost, ", "), "version": in.Target.APIVersion(),
+	})
+}
+
+// persist calls do until it succeeds, fails for good, or ctx ends.
+func persist(ctx context.Context, do func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 3 * time.Second}
+	for {
+		err := do(ctx)
+		if err == nil || !worthRetrying(err) {
+			return err
+		}
+		timer := time.NewTimer(backoff.Step())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("gave up: %w", err)
+		case <-timer.C:
+		}
+	}
+}
+
+// worthRetrying reports an error that may be gone next time: somebody else wrote
+// first, the API server is overloaded or away, or virt-operator's validator does
+// not answer. What is refused stays refused.
+func worthRetrying(err error) bool {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
+		return true
+	case apierrors.IsInternalError(err):
+		return strings.Contains(err.Error(), "failed calling webhook")
+	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), utilnet.IsTimeout(err):
+		return true
+	}
+	var op *net.OpError
+	return errors.As(err, &op)
+}
