@@ -216,6 +216,11 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 	if l.flags.noWake || !table.Set {
 		return findings, nil
 	}
+	if in.Target.Managed != nil && !l.passedOn(ctx, in.Target.Managed, table) {
+		return append(findings, diagnose.New("GPU0327", in.Target.Ref(), diagnose.Values{
+			"target": in.Target.Ref(), "kubevirt": in.Target.Managed.Ref(),
+		})), nil
+	}
 	woken, err := l.client.WakeAll(ctx, table.Permits)
 	if err != nil {
 		return findings, l.client.Explain(err)
@@ -227,6 +232,29 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 		}))
 	}
 	return findings, nil
+}
+
+// passedOn waits until HyperConverged has copied the table onto the KubeVirt CR;
+// until then KubeVirt refuses instances all the same.
+func (l *live) passedOn(ctx context.Context, kubevirt *manifest.Document, table gpu.Table) bool {
+	ctx, cancel := context.WithTimeout(ctx, gatePatience)
+	defer cancel()
+	behind := func(now gpu.Table) bool {
+		return slices.ContainsFunc(table.Entries, func(e gpu.Entry) bool { return !e.Disabled && !now.Permits(e.Name) })
+	}
+	for {
+		if obj, err := l.client.Get(ctx, kubevirt); err == nil {
+			now, err := patch.TableOf(&patch.Target{Document: *kubevirt}, obj)
+			if err == nil && !behind(now) {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // verify asks virt-api whether it lets VMs have host devices.

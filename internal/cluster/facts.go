@@ -86,8 +86,12 @@ func group(d *manifest.Document) string {
 	return g
 }
 
+// legacyConfigMap is the name of the ConfigMap that configured KubeVirt before its
+// CR did.
+const legacyConfigMap = "kubevirt-config"
+
 func readConfigMap(f *Facts, d *manifest.Document) error {
-	if d.Meta("name") != "kubevirt-config" {
+	if d.Meta("name") != legacyConfigMap {
 		return nil
 	}
 	v, _ := manifest.Lookup(d.Object, manifest.Path{"data"})

@@ -60,11 +60,33 @@ func (c *Client) Gather(ctx context.Context) (docs []manifest.Document, notes []
 			return nil, nil, c.explain(fmt.Errorf("list %s: %w", l.kind, err))
 		}
 	}
+	docs = append(docs, c.legacy(ctx, docs)...)
 	more, note := c.plugins(ctx)
 	if note != "" {
 		notes = append(notes, note)
 	}
 	return append(docs, more...), notes, nil
+}
+
+// legacy reads the ConfigMap from which old KubeVirt releases took their
+// configuration, where there is one. Not being let read it is no matter: it is a
+// hint only.
+func (c *Client) legacy(ctx context.Context, docs []manifest.Document) []manifest.Document {
+	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "ConfigMap"})
+	if err != nil {
+		return nil
+	}
+	var out []manifest.Document
+	for i := range docs {
+		if docs[i].Kind() != "KubeVirt" {
+			continue
+		}
+		found, err := c.dynamic.Resource(mapping.Resource).Namespace(docs[i].Meta("namespace")).Get(ctx, legacyConfigMap, metav1.GetOptions{})
+		if err == nil {
+			out = append(out, c.document(found))
+		}
+	}
+	return out
 }
 
 // plugins reads the pods of the KubeVirt device plugin's DaemonSets, whose image

@@ -1,0 +1,130 @@
+package patch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// wiredCR is a CR without a gate, wired for two ids.
+func wiredCR(t *testing.T) Input {
+	t.Helper()
+	in := Input{
+		Target: target(t, "apiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k}\nspec: {configuration: {}}\n"),
+		Nodes:  []gpu.Node{node("a", served{h200: 8, "nvidia.com/AD102GL_L40S": 1})},
+	}
+	result, err := Plan(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return with(in, result.Object)
+}
+
+func vmi(name gpu.ResourceName, active bool) gpu.Workload {
+	return gpu.Workload{Kind: "VirtualMachineInstance", Namespace: "t", Name: "i", Active: active, Devices: []gpu.Device{{Field: "gpus", Name: name}}}
+}
+
+func TestRemove(t *testing.T) {
+	removed := func(r Result) (out []string) {
+		for _, c := range r.Changes {
+			switch v := c.Value.(type) {
+			case string:
+				out = append(out, v)
+			case map[string]any:
+				out = append(out, v["resourceName"].(string))
+			}
+		}
+		return out
+	}
+	everything := []string{h200, "nvidia.com/AD102GL_L40S", "HostDevices"}
+	tests := map[string]struct {
+		change func(*Input)
+		want   []string
+		code   diagnose.Code
+	}{
+		"everything that gpuctl wrote": {want: everything},
+		"an entry in use stays, and so does the gate": {
+			change: func(in *Input) { in.Workloads = []gpu.Workload{vmi(h200, true)} },
+			want:   []string{"nvidia.com/AD102GL_L40S"}, code: "GPU0326",
+		},
+		"a finished instance holds nothing": {change: func(in *Input) { in.Workloads = []gpu.Workload{vmi(h200, false)} }, want: everything},
+		"force takes what is in use":        {change: func(in *Input) { in.Workloads, in.Force = []gpu.Workload{vmi(h200, true)}, true }, want: everything},
+		"without a record nothing": {change: func(in *Input) {
+			in.Target.Object = edited(t, in.Target.Object, manifest.Delete{Path: join(annotations, RecordKey)})
+		}},
+		"somebody's entry of the same pair stays": {change: func(in *Input) {
+			list := manifest.Path{"spec", "configuration", "permittedHostDevices", "pciHostDevices"}
+			in.Target.Object = edited(t, in.Target.Object,
+				manifest.RemoveItem{Path: list, Index: 0}, manifest.RemoveItem{Path: list, Index: 0},
+				manifest.Append{Path: list, Value: map[string]any{"pciVendorSelector": "10DE:2335", "resourceName": h200}})
+		}, want: []string{"HostDevices"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := wiredCR(t)
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			result, err := Remove(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, removed(result), cmpAnyOrder()); diff != "" {
+				t.Errorf("removed (-want +got):\n%s", diff)
+			}
+			var codes []string
+			for _, f := range result.Findings {
+				codes = append(codes, string(f.Code))
+			}
+			if !strings.Contains(strings.Join(codes, " "), string(tc.code)) {
+				t.Errorf("findings %v, want %s", codes, tc.code)
+			}
+		})
+	}
+}
+
+// TestRemoveTwice removes what was kept once its user is gone.
+func TestRemoveTwice(t *testing.T) {
+	in := wiredCR(t)
+	in.Workloads = []gpu.Workload{vmi(h200, true)}
+	first, err := Remove(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Workloads = nil
+	second, err := Remove(with(in, first.Object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := manifest.Object{
+		"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": manifest.Object{"name": "k"}, "spec": manifest.Object{"configuration": manifest.Object{}},
+	}
+	if diff := cmp.Diff(want, second.Object); diff != "" {
+		t.Errorf("after both (-want +got):\n%s", diff)
+	}
+}
+
+func edited(t *testing.T, obj manifest.Object, edits ...manifest.Edit) manifest.Object {
+	t.Helper()
+	out, err := manifest.ApplyTo(obj, edits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// cmpAnyOrder compares lists of texts as sets.
+func cmpAnyOrder() cmp.Option {
+	return cmp.Transformer("sorted", func(in []string) map[string]bool {
+		out := map[string]bool{}
+		for _, s := range in {
+			out[s] = true
+		}
+		return out
+	})
+}
