@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,7 @@ type live struct {
 }
 
 func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
+	cluster.Quiet()
 	client, err := cluster.Connect(cluster.Options{
 		Kubeconfig: flags.kubeconfig, Context: flags.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version,
 	})
@@ -77,9 +79,7 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 		if err != nil {
 			return err
 		}
-		for node, inv := range own {
-			l.hosts[node] = inv
-		}
+		maps.Copy(l.hosts, own)
 	}
 	err = l.run(ctx, out)
 	var refusal *patch.Refusal
@@ -90,44 +90,47 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 	return err
 }
 
-// run wires once, or with --wait again and again until every GPU node is served.
+// run wires the cluster as it is, or with --wait as it is when every GPU node is
+// served or the time is over.
 func (l *live) run(ctx context.Context, out *output) error {
+	in, findings, pending, err := l.ready(ctx)
+	switch {
+	case l.flags.remove && notReady(err):
+		return l.s.commentary().Note("KubeVirt is gone: nothing to remove")
+	case err != nil:
+		return err
+	}
+	for _, note := range l.notes {
+		fmt.Fprintln(l.s.err, "note:", note)
+	}
+	if err := l.wire(ctx, out, in, append(findings, pending...)); err != nil {
+		return err
+	}
+	if l.flags.waits() && len(pending) > 0 && l.flags.strict {
+		return timeoutError{fmt.Errorf("waited %s, and %d GPU nodes serve nothing yet", l.flags.wait, len(pending))}
+	}
+	return nil
+}
+
+// waits reports whether the command waits for nodes at all.
+func (f *wireFlags) waits() bool { return f.wait > 0 && !f.dryRun && !f.remove }
+
+// ready reads the cluster, again and again until the deadline while KubeVirt or a
+// node is not ready. pending reports the nodes that then serve nothing yet.
+func (l *live) ready(ctx context.Context) (in patch.Input, findings, pending []diagnose.Finding, err error) {
 	deadline := time.Now().Add(l.flags.wait)
 	for {
-		in, findings, err := l.gather(ctx)
-		if l.flags.remove && errors.Is(err, cluster.ErrNoKubeVirt) {
-			return l.s.commentary().Note("KubeVirt is gone: nothing to remove")
-		}
-		over := !time.Now().Before(deadline)
-		if notReady(err) && !over {
-			if err := pause(ctx, deadline); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		pending := unserved(in.Nodes)
-		if len(pending) > 0 && !over && !l.flags.dryRun && !l.flags.remove {
-			if err := pause(ctx, deadline); err != nil {
-				return err
-			}
-			continue
-		}
+		in, findings, err = l.gather(ctx)
 		if !l.flags.remove {
-			findings = append(findings, pending...)
+			pending = unserved(in.Nodes)
 		}
-		for _, note := range l.notes {
-			fmt.Fprintln(l.s.err, "note:", note)
+		over := !l.flags.waits() || !time.Now().Before(deadline)
+		if over || err != nil && !notReady(err) || err == nil && len(pending) == 0 {
+			return in, findings, pending, err
 		}
-		if err := l.wire(ctx, out, in, findings); err != nil {
-			return err
+		if err := pause(ctx, deadline); err != nil {
+			return in, nil, nil, err
 		}
-		if l.flags.wait > 0 && len(pending) > 0 && l.flags.strict && !l.flags.remove {
-			return timeoutError{fmt.Errorf("waited %s, and %d GPU nodes serve nothing yet", l.flags.wait, len(pending))}
-		}
-		return nil
 	}
 }
 
@@ -170,7 +173,13 @@ func (l *live) gather(ctx context.Context) (patch.Input, []diagnose.Finding, err
 	if err != nil {
 		return patch.Input{}, nil, err
 	}
-	return l.flags.inputOf(facts, l.hosts, patch.ChooseDeployed)
+	choose := patch.ChooseDeployed
+	if l.flags.remove {
+		choose = patch.Choose
+	}
+	in, findings, err := l.flags.inputOf(facts, l.hosts, choose)
+	in.WorkloadsKnown = true // all of the cluster's were listed
+	return in, findings, err
 }
 
 // wire carries out one plan: write, check, wake.

@@ -44,7 +44,7 @@ func TestWhatCasesAskBesides(t *testing.T) {
 		"40": {want: []string{"GPU0402 nvidia.com/20b0", "GPU0412 GA100_A100_SXM4_40GB"}},
 		"42": {want: []string{"GPU0409 4 of 6 x 10DE:2204", "GPU0207 0000:03:00.0, 0000:04:00.0", "GPU0207 0000:21:00.0, 0000:22:00.0"}},
 		"43": {want: []string{"GPU0207 2 GPUs (0000:47:00.0, 0000:4d:00.0)"}, wantNot: []string{"GPU0204", "1000:c010"}},
-		"44": {want: []string{"GPU0209 4 NVSwitches (10de:22a3) on driver nvidia-nvswitch", "GPU0201 8 x 10de:2335"}},
+		"44": {want: []string{"GPU0209 4 x NVSwitch (10de:22a3) on driver nvidia-nvswitch", "GPU0201 8 x 10de:2335"}},
 		"46": {want: []string{"GPU0202 6 x 10de:1db4"}, wantNot: []string{"GPU0201"}},
 		"47": {want: []string{"GPU0208 7 virtual functions of 0000:3b:00.0", "GPU0201 0000:3b:00.0"}},
 		"49": {want: []string{"GPU0204 0000:01:00.1", "GPU0204 snd_hda_intel"}},

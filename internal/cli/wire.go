@@ -125,9 +125,7 @@ func (f *wireFlags) inputOf(facts cluster.Facts, inventories map[string]inventor
 		return in, nil, err
 	}
 	in.Nodes, in.Workloads, in.Force = facts.Nodes, facts.Workloads, f.force
-	for _, l := range facts.Legacy {
-		in.Legacy = append(in.Legacy, patch.Legacy(l))
-	}
+	in.Legacy, in.WorkloadsKnown = facts.Legacy, facts.HasVMs
 	in.Hosts, findings = assign(inventories, in.Nodes)
 	return in, findings, nil
 }
@@ -165,8 +163,8 @@ func parsePermits(values []string) ([]patch.Permit, error) {
 				return nil, usagef("--permit %q: %w", v, err)
 			}
 			p.ID = id
-		} else {
-			p.Mdev = selector
+		} else if p.Mdev = selector; !gpu.MdevResource(selector).IsVGPU() {
+			return nil, usagef("--permit %q: %q is neither vendor:device nor the name of a vGPU type such as \"GRID T4-16Q\"", v, selector)
 		}
 		out = append(out, p)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"kubevirt.io/client-go/kubevirt"
 )
 
@@ -28,6 +30,9 @@ type Options struct {
 	Context    string // "" for the current one
 	UserAgent  string
 }
+
+// Quiet keeps client-go from logging: its errors come back to the caller anyway.
+func Quiet() { klog.SetLogger(logr.Discard()) }
 
 // requestTimeout bounds one request; waiting longer is the caller's decision.
 const requestTimeout = 30 * time.Second

@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
@@ -14,14 +16,9 @@ type Facts struct {
 	Targets   []manifest.Document // KubeVirt and HyperConverged objects
 	Nodes     []gpu.Node          // by name
 	Workloads []gpu.Workload      // in the order of the documents
-	Legacy    []Legacy
+	HasVMs    bool                // a VM or an instance is among the documents, with devices or without
+	Legacy    []diagnose.Legacy
 	Notes     []string // documents that were not read, "nodepool.yaml:1: …"
-}
-
-// Legacy is a ConfigMap from which old KubeVirt releases read their configuration.
-type Legacy struct {
-	Ref  string   // "kubevirt/kubevirt-config"
-	Keys []string // the keys that shadow the KubeVirt CR, sorted
 }
 
 // reader reads one document into the facts.
@@ -60,7 +57,7 @@ func Read(docs []manifest.Document) (Facts, error) {
 		d := &docs[i]
 		read, ok := kinds[group(d)+"/"+d.Kind()]
 		if !ok {
-			f.Notes = append(f.Notes, fmt.Sprintf("%s:%d: skipped %s: gpuctl does not read this kind", d.File, d.Line, d.Ref()))
+			f.Notes = append(f.Notes, fmt.Sprintf("%s:%d: skipped %s: gpuctl does not read this kind%s", d.File, d.Line, d.Ref(), otherGroup(kinds, d)))
 			continue
 		}
 		if err := read(&f, d); err != nil {
@@ -75,6 +72,16 @@ func Read(docs []manifest.Document) (Facts, error) {
 	}
 	readPlugins(&f, docs)
 	return f, nil
+}
+
+// otherGroup says that gpuctl knows the kind, of another API group.
+func otherGroup(kinds map[string]reader, d *manifest.Document) string {
+	for _, known := range slices.Sorted(maps.Keys(kinds)) {
+		if g, kind, _ := strings.Cut(known, "/"); kind == d.Kind() && g != "" {
+			return fmt.Sprintf(" of apiVersion %q; it reads those of %s", d.APIVersion(), g)
+		}
+	}
+	return ""
 }
 
 // group returns the API group, "" for the core group.
@@ -96,7 +103,7 @@ func readConfigMap(f *Facts, d *manifest.Document) error {
 	}
 	v, _ := manifest.Lookup(d.Object, manifest.Path{"data"})
 	data, _ := v.(map[string]any)
-	l := Legacy{Ref: d.Meta("namespace") + "/" + d.Meta("name")}
+	l := diagnose.Legacy{Ref: d.Meta("namespace") + "/" + d.Meta("name")}
 	for _, key := range []string{"feature-gates", "permittedHostDevices"} {
 		if _, ok := data[key]; ok {
 			l.Keys = append(l.Keys, key)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
@@ -133,7 +134,7 @@ data: {feature-gates: y}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Legacy{{Ref: "kubevirt/kubevirt-config", Keys: []string{"feature-gates", "permittedHostDevices"}}}
+	want := []diagnose.Legacy{{Ref: "kubevirt/kubevirt-config", Keys: []string{"feature-gates", "permittedHostDevices"}}}
 	if diff := cmp.Diff(want, facts.Legacy); diff != "" {
 		t.Errorf("legacy (-want +got):\n%s", diff)
 	}

@@ -11,6 +11,7 @@ import (
 // workload returns a reader of a kind whose devices stand at a path.
 func workload(devices ...string) reader {
 	return func(f *Facts, d *manifest.Document) error {
+		f.HasVMs = f.HasVMs || d.Kind() == "VirtualMachine" || d.Kind() == "VirtualMachineInstance"
 		w := gpu.Workload{Kind: d.Kind(), Namespace: d.Meta("namespace"), Name: d.Meta("name"), Owner: controller(d)}
 		for _, field := range []string{"gpus", "hostDevices"} {
 			names, err := deviceNames(d.Object, append(slices.Clone(devices), field))

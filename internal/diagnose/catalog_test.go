@@ -65,10 +65,10 @@ func TestCodesAreReported(t *testing.T) {
 }
 
 func TestNewFillsPlaceholders(t *testing.T) {
-	got := New("GPU0303", "KubeVirt k", Values{"path": "spec.x", "right": "spec.y"})
+	got := New("GPU0303", "KubeVirt k", Values{"path": "spec.x", "right": "spec.y", "kind": "KubeVirt"})
 	want := Finding{
 		Code: "GPU0303", Severity: Warning, Object: "KubeVirt k",
-		Message: "spec.x is misplaced: KubeVirt has no such field and the API server prunes it",
+		Message: "spec.x is misplaced: KubeVirt has no such field there, and the API server prunes it",
 		Hint:    "move its content to spec.y; gpuctl leaves it where it is",
 	}
 	if got != want {

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -100,28 +99,19 @@ func (j *judge) switches() []Finding {
 	return out
 }
 
-// pluginNames reports what the device plugin will make of the host's ids: names that
-// kubelet refuses, names that two ids share, and Grace's own gate.
+// pluginNames reports what is special about the host's ids: names that kubelet
+// refuses, and Grace's own gate. Names that two ids share are a card's reason.
 func (j *judge) pluginNames(gpus []*gpu.Function) []Finding {
-	ids := map[gpu.ResourceName][]gpu.ID{}
-	for _, f := range gpus {
-		name := j.name(f.ID.Device).name
-		if f.Driver.IsVFIO() && !slices.Contains(ids[name], f.ID) {
-			ids[name] = append(ids[name], f.ID)
-		}
-	}
 	var out []Finding
-	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		if j.name(ids[name][0].Device).illegal {
+	seen := map[gpu.DeviceID]bool{}
+	for _, f := range gpus {
+		n := j.name(f.ID.Device)
+		if n.illegal && f.Driver.IsVFIO() && !seen[f.ID.Device] {
 			out = append(out, New("GPU0405", nodeObject(j.host.Node), Values{
-				"release": j.release.String(), "id": ids[name][0].Selector(), "name": string(name),
+				"release": j.release.String(), "id": f.ID.Selector(), "name": string(n.name),
 			}))
 		}
-		if len(ids[name]) > 1 {
-			out = append(out, New("GPU0406", nodeObject(j.host.Node), Values{
-				"node": nodeName(j.host.Node), "ids": joinIDs(ids[name]), "release": j.release.String(), "name": string(name),
-			}))
-		}
+		seen[f.ID.Device] = true
 	}
 	return append(out, j.grace(gpus)...)
 }
@@ -139,15 +129,16 @@ func (j *judge) grace(gpus []*gpu.Function) []Finding {
 	return out
 }
 
-// isGrace reports Grace Hopper and Grace Blackwell boards. GB300 (31c2) has no
+// IsGrace reports Grace Hopper and Grace Blackwell boards. GB300 (31c2) has no
 // name yet in any plugin's data.
-func isGrace(d gpu.DeviceID) bool {
+func IsGrace(d gpu.DeviceID) bool {
 	short := gpu.Newest().Name(d).Short()
 	return d == 0x31c2 || strings.Contains(short, "GH200") || strings.Contains(short, "GB200") || strings.Contains(short, "GB300")
 }
 
+// nodeName names a host in the middle of a sentence, behind "node".
 func nodeName(node string) string {
-	return cmp.Or(node, "of this host")
+	return cmp.Or(node, "(not named)")
 }
 
 // addresses lists the functions, all of up to four, else the first three.
@@ -162,7 +153,8 @@ func addresses(fs []*gpu.Function) string {
 	return strings.Join(out, ", ")
 }
 
-func joinIDs(ids []gpu.ID) string {
+// JoinIDs returns "10DE:20B1 and 10DE:20F1".
+func JoinIDs(ids []gpu.ID) string {
 	var out []string
 	for _, id := range ids {
 		out = append(out, id.Selector())

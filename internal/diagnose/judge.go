@@ -41,6 +41,9 @@ type judge struct {
 	groups  map[int][]*gpu.Function
 	offered map[gpu.Address]gpu.ResourceName // made when first needed
 	names   map[gpu.DeviceID]naming          // what was looked up so far
+
+	registered  []gpu.Registration        // made when first needed
+	sharedNames map[gpu.ResourceName]bool // names of more than one of the host's ids
 }
 
 // naming is the name that the release gives an id.
@@ -51,7 +54,20 @@ type naming struct {
 }
 
 func newJudge(h *gpu.Host, r gpu.Release) *judge {
-	return &judge{host: h, release: r, groups: h.Groups(), names: map[gpu.DeviceID]naming{}}
+	j := &judge{host: h, release: r, groups: h.Groups(), names: map[gpu.DeviceID]naming{}, sharedNames: map[gpu.ResourceName]bool{}}
+	first := map[gpu.ResourceName]gpu.DeviceID{}
+	for i := range h.Functions {
+		f := &h.Functions[i]
+		if !f.IsNVIDIA() || !f.Driver.IsVFIO() {
+			continue
+		}
+		name := j.name(f.ID.Device).name
+		if d, ok := first[name]; ok && d != f.ID.Device {
+			j.sharedNames[name] = true
+		}
+		first[name] = f.ID.Device
+	}
+	return j
 }
 
 // name looks an id up once a host: hosts carry many cards of few ids.
@@ -59,7 +75,7 @@ func (j *judge) name(d gpu.DeviceID) naming {
 	n, ok := j.names[d]
 	if !ok {
 		name := j.release.Name(d)
-		n = naming{name: name, illegal: name.Check() != nil, grace: isGrace(d)}
+		n = naming{name: name, illegal: name.Check() != nil, grace: IsGrace(d)}
 		j.names[d] = n
 	}
 	return n
@@ -100,6 +116,9 @@ func (j *judge) gpuReasons(f *gpu.Function) []Finding {
 	}
 	if x, bad := j.hidden(f); bad {
 		out = append(out, x)
+	}
+	if g, ok := j.collision(f); ok {
+		out = append(out, g)
 	}
 	if n := j.name(f.ID.Device); n.illegal {
 		out = append(out, New("GPU0405", objectOf(j.host, f), Values{
@@ -179,6 +198,40 @@ func (j *judge) shared(f *gpu.Function) (Finding, bool) {
 	}), true
 }
 
+// collision reports a GPU whose name another id of the host shares: which of the
+// two the node offers is a race.
+func (j *judge) collision(f *gpu.Function) (Finding, bool) {
+	name := j.name(f.ID.Device).name
+	if !j.sharedNames[name] {
+		return Finding{}, false
+	}
+	for _, g := range j.registrations() {
+		if g.Name == name && g.Collides() && slices.Contains(g.Functions(), f) {
+			return j.collides(g), true
+		}
+	}
+	return Finding{}, false
+}
+
+func (j *judge) collides(g gpu.Registration) Finding {
+	var ids []gpu.ID
+	for _, d := range g.DeviceIDs() {
+		ids = append(ids, gpu.NVIDIA(d))
+	}
+	return New("GPU0406", nodeObject(j.host.Node), Values{
+		"node": nodeName(j.host.Node), "ids": JoinIDs(ids), "release": j.release.String(), "name": string(g.Name),
+	})
+}
+
+// registrations returns what the plugin makes of the host; it is asked for only
+// where something hangs on it, since most hosts are plain.
+func (j *judge) registrations() []gpu.Registration {
+	if j.registered == nil {
+		j.registered = j.release.Registrations(j.host)
+	}
+	return j.registered
+}
+
 // hidden reports a GPU that is ready but that the plugin's release does not
 // offer under its own name.
 func (j *judge) hidden(f *gpu.Function) (Finding, bool) {
@@ -195,7 +248,7 @@ func (j *judge) hidden(f *gpu.Function) (Finding, bool) {
 		return Finding{}, false // every function is offered by its own address
 	}
 	if j.offered == nil {
-		j.offered = offered(j.release.Registrations(j.host))
+		j.offered = offered(j.registrations())
 	}
 	if by := j.offered[f.Address]; by == "" || by == j.name(f.ID.Device).name {
 		return Finding{}, false

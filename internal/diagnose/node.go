@@ -23,22 +23,12 @@ func Node(n *gpu.Node, h *gpu.Host, matches []gpu.Match) []Finding {
 	if n.Labels[deployDriverLabel] == "pre-installed" {
 		out = append(out, New("GPU0213", nodeObject(n.Name), Values{"node": n.Name}))
 	}
-	out = append(out, stale(n)...)
+	out = append(out, zeros(n)...)
 	if h == nil {
 		return out
 	}
 	out = append(out, mode(n, h)...)
-	ids := map[gpu.ResourceName]int{}
-	for _, m := range matches {
-		ids[m.Name]++
-	}
-	for _, m := range matches {
-		// Two ids under one name are GPU0406, and no count explains them.
-		if m.Name != "" && m.How != gpu.Predicted && ids[m.Name] == 1 {
-			out = append(out, counts(n, h, m)...)
-		}
-	}
-	return out
+	return append(out, counts(n, h, matches)...)
 }
 
 // Unserved reports whether a node is meant for GPUs, as gpu-operator and NFD label
@@ -59,19 +49,27 @@ func Unserved(n *gpu.Node) (why string, missing bool) {
 	return "", false
 }
 
-// stale reports names that the node still lists with nothing behind them. The
-// container plugin's own name at 0 is normal on a passthrough node.
-func stale(n *gpu.Node) []Finding {
-	var names []string
+// zeros reports names that the node lists and does not serve. With capacity left
+// the plugin is there and its devices are unhealthy; without, the name is left
+// over. The container plugin's own name at 0 is normal on a passthrough node.
+func zeros(n *gpu.Node) []Finding {
+	var stale []string
+	var out []Finding
 	for _, name := range slices.Sorted(maps.Keys(n.Allocatable)) {
-		if n.Allocatable[name] == 0 && name.IsNVIDIA() && !name.IsContainer() {
-			names = append(names, string(name))
+		switch capacity := n.Capacity[name]; {
+		case n.Allocatable[name] > 0 || !name.IsNVIDIA() || name.IsContainer():
+		case capacity > 0:
+			out = append(out, New("GPU0414", nodeObject(n.Name), Values{
+				"node": n.Name, "name": string(name), "count": strconv.FormatInt(capacity, 10),
+			}))
+		default:
+			stale = append(stale, string(name))
 		}
 	}
-	if len(names) == 0 {
-		return nil
+	if len(stale) > 0 {
+		out = append(out, New("GPU0412", nodeObject(n.Name), Values{"node": n.Name, "names": strings.Join(stale, ", ")}))
 	}
-	return []Finding{New("GPU0412", nodeObject(n.Name), Values{"node": n.Name, "names": strings.Join(names, ", ")})}
+	return out
 }
 
 // mode reports a node whose label keeps its cards from being passed through.
@@ -103,24 +101,59 @@ func mode(n *gpu.Node, h *gpu.Host) []Finding {
 	return out
 }
 
-// counts compares what the node offers under a name with the cards behind it.
-func counts(n *gpu.Node, h *gpu.Host, m gpu.Match) []Finding {
-	have := n.Allocatable[m.Name]
-	groups, shared := groupsOf(h, m.Device)
+// counts compares what the node offers with the functions behind it.
+func counts(n *gpu.Node, h *gpu.Host, matches []gpu.Match) []Finding {
+	ids := map[gpu.ResourceName][]gpu.DeviceID{}
+	for _, m := range matches {
+		if m.How != gpu.Predicted && m.Name != "" {
+			ids[m.Name] = append(ids[m.Name], m.Device)
+		}
+	}
+	unmatched := func(name gpu.ResourceName) bool { _, matched := ids[name]; return !matched }
+	if !slices.ContainsFunc(n.Positive(), unmatched) {
+		return countAll(n, h, ids)
+	}
+	for _, x := range gpu.Infer(n, n.Plugin) { // names whose cards are gone altogether
+		if _, matched := ids[x.Name]; !matched && len(x.IDs) > 0 {
+			ids[x.Name] = x.IDs
+		}
+	}
+	return countAll(n, h, ids)
+}
+
+func countAll(n *gpu.Node, h *gpu.Host, ids map[gpu.ResourceName][]gpu.DeviceID) []Finding {
+	var out []Finding
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		if f, bad := count(n, h, name, ids[name]); bad {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// count compares what the node offers under one name with the functions of its
+// ids that are on a vfio driver: virtual ones count like cards.
+func count(n *gpu.Node, h *gpu.Host, name gpu.ResourceName, ids []gpu.DeviceID) (Finding, bool) {
+	have, present := n.Allocatable[name], 0
+	for i := range h.Functions {
+		if f := &h.Functions[i]; f.IsNVIDIA() && f.Driver.IsVFIO() && slices.Contains(ids, f.ID.Device) {
+			present++
+		}
+	}
 	values := Values{
-		"node": n.Name, "have": strconv.FormatInt(have, 10), "count": strconv.Itoa(m.Count),
-		"id": gpu.NVIDIA(m.Device).Selector(), "name": string(m.Name), "why": "",
+		"node": n.Name, "have": strconv.FormatInt(have, 10), "count": strconv.Itoa(present),
+		"id": gpu.NVIDIA(ids[0]).Selector(), "name": string(name), "why": "",
 	}
+	groups, shared := groupsOf(h, ids[0])
 	switch {
-	case have > int64(m.Count):
-		return []Finding{New("GPU0410", nodeObject(n.Name), values)}
-	case have < int64(m.Count) && have == int64(groups):
+	case have > int64(present):
+		return New("GPU0410", nodeObject(n.Name), values), true
+	case have == int64(present) || len(ids) > 1: // two ids under one name are GPU0406
+		return Finding{}, false
+	case have == int64(groups) && shared > 0:
 		values["why"] = fmt.Sprintf(": its plugin offers one per IOMMU group, and %d cards share groups", shared)
-		return []Finding{New("GPU0409", nodeObject(n.Name), values)}
-	case have < int64(m.Count):
-		return []Finding{New("GPU0409", nodeObject(n.Name), values)}
 	}
-	return nil
+	return New("GPU0409", nodeObject(n.Name), values), true
 }
 
 // groupsOf counts the IOMMU groups of the passthrough GPUs of one id, and the

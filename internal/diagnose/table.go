@@ -44,6 +44,9 @@ type lint struct {
 }
 
 func (l *lint) entry(e gpu.Entry) []Finding {
+	if e.Odd {
+		return nil // reported where it was read
+	}
 	var out []Finding
 	add := func(code Code, more Values) {
 		v := Values{"list": string(e.List), "selector": quoteEmpty(e.Selector), "name": string(e.Name)}
@@ -95,7 +98,7 @@ func nearMiss(n gpu.ResourceName, served map[gpu.ResourceName]int64) (gpu.Resour
 // external plugin.
 func (l *lint) providers() []Finding {
 	type sides struct{ external, internal []string }
-	bySelector, byName := map[gpu.ID]*sides{}, map[gpu.ResourceName]*sides{}
+	bySelector, byName := map[string]*sides{}, map[gpu.ResourceName]*sides{}
 	note := func(s *sides, e gpu.Entry, what string) *sides {
 		if s == nil {
 			s = &sides{}
@@ -109,16 +112,21 @@ func (l *lint) providers() []Finding {
 		return s
 	}
 	for _, e := range l.table.Entries {
-		if id, ok := e.ID(); ok && !e.Disabled {
-			bySelector[id] = note(bySelector[id], e, string(e.Name))
-			byName[e.Name] = note(byName[e.Name], e, e.Selector)
+		if e.Disabled || e.List == gpu.ListUSB || e.Odd {
+			continue
 		}
+		selector := e.Selector
+		if id, ok := e.ID(); ok {
+			selector = id.Selector()
+		}
+		bySelector[selector] = note(bySelector[selector], e, string(e.Name))
+		byName[e.Name] = note(byName[e.Name], e, e.Selector)
 	}
 	var out []Finding
-	for id, s := range bySelector {
+	for selector, s := range bySelector {
 		if len(s.external) > 0 && len(s.internal) > 0 {
 			out = append(out, New("GPU0308", l.object, Values{
-				"selector": id.Selector(), "external": strings.Join(s.external, ", "), "internal": strings.Join(s.internal, ", "),
+				"selector": selector, "external": strings.Join(s.external, ", "), "internal": strings.Join(s.internal, ", "),
 			}))
 		}
 	}
@@ -141,6 +149,9 @@ func (l *lint) repeats() []Finding {
 	}
 	counts := map[key]int{}
 	for _, e := range l.table.Entries {
+		if e.List == gpu.ListUSB || e.Odd { // USB entries of one name differ in their selectors
+			continue
+		}
 		counts[key{e.List, strings.ToLower(e.Selector), e.Name}]++
 	}
 	var out []Finding

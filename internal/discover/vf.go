@@ -85,29 +85,42 @@ func parseVF(line string) (virtual, error) {
 	return virtual{}, fmt.Errorf("want a virtual function, as in %q", "0000:3b:00.4 physfn=0000:3b:00.0")
 }
 
-// GuessVFs marks what must be virtual functions on a host that does not say: on
-// one bus, beside a display controller at device 0, function 0, every other
-// display controller of the same id on driver nvidia. A PCI Express card has
-// its bus for itself and numbers its VFs on from there (3b:00.4 … 3b:01.3), so
-// neither a second card nor the other half of a dual-GPU board is one.
+// GuessVFs marks what must be virtual functions on a host that does not say:
+// display controllers of the same id and on driver nvidia as another one, at a
+// further function of its slot (18:04.0, 18:04.1), or anywhere on its bus when
+// it is the bus's first (3b:00.0, 3b:00.4 … 3b:01.3). A PCI Express card has its
+// bus for itself and numbers its VFs on from there, so neither a second card nor
+// the other half of a dual-GPU board is one.
 func GuessVFs(h *gpu.Host) {
 	const display = 0x03
 	cards := map[gpu.Address]*gpu.Function{}
 	for i := range h.Functions {
 		f := &h.Functions[i]
-		if f.IsNVIDIA() && f.Class>>16 == display && f.Address == firstOnBus(f.Address) {
+		if f.IsNVIDIA() && f.Class>>16 == display && f.Address.Function == 0 {
 			cards[f.Address] = f
 		}
 	}
 	for i := range h.Functions {
 		f := &h.Functions[i]
+		if !f.IsNVIDIA() || f.Class>>16 != display || f.Driver != "nvidia" || f.VF {
+			continue
+		}
 		pf, ok := cards[firstOnBus(f.Address)]
-		if !ok || pf == f || pf.ID != f.ID || f.Class>>16 != display || f.Driver != "nvidia" || f.VF {
+		if !ok || pf.ID != f.ID {
+			pf, ok = cards[firstInSlot(f.Address)]
+		}
+		if !ok || pf == f || pf.ID != f.ID {
 			continue
 		}
 		addr := pf.Address // a copy: sorting moves functions about
 		f.VF, f.VFGuessed, f.PhysFn = true, true, &addr
 	}
+}
+
+// firstInSlot is function 0 of an address's slot.
+func firstInSlot(a gpu.Address) gpu.Address {
+	a.Function = 0
+	return a
 }
 
 // firstOnBus is device 0, function 0 of an address's bus.

@@ -60,10 +60,31 @@ func namesOtherPart(word string) bool {
 		"CONTROLLER", "COPROCESSOR", "MANAGEMENT", "SMBUS", "SMU", "PMU", "MCI", // chipset
 		"ETHERNET", "IDE", "ATA", "SATA", "AHCI", "RAID":
 		return true
+	}
+	return isNetworkWord(word)
+}
+
+// isNetworkWord reports a word of NVIDIA's network operator, which puts its own
+// devices under nvidia.com/ too, nvidia.com/hostdev by default.
+func isNetworkWord(word string) bool {
+	switch word {
 	case "HOSTDEV", "MLNXNICS", "NIC", "NICS", "RDMA", "CONNECTX", "BLUEFIELD", "DPU":
-		// Not from pci.ids: NVIDIA's network operator puts its own devices
-		// under nvidia.com/ too, nvidia.com/hostdev by default.
 		return true
+	}
+	return false
+}
+
+// IsNetwork reports a name that NVIDIA's network operator gives to its devices,
+// nvidia.com/hostdev or nvidia.com/rdma_shared_device_a. It is a guess by words.
+func (n ResourceName) IsNetwork() bool {
+	if !n.IsNVIDIA() {
+		return false
+	}
+	split := func(c rune) bool { return strings.ContainsRune("_-.", c) }
+	for word := range strings.FieldsFuncSeq(strings.ToUpper(n.Short()), split) {
+		if isNetworkWord(word) {
+			return true
+		}
 	}
 	return false
 }

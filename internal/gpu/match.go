@@ -33,13 +33,14 @@ type Match struct {
 
 // Positive returns the names under nvidia.com/ that the node serves, sorted. A
 // name at 0 is left over from an earlier plugin, or its devices are unhealthy.
+// A name that Kubernetes refuses cannot be served, whatever the node says.
 func (n *Node) Positive() []ResourceName {
 	if n == nil {
 		return nil
 	}
 	var out []ResourceName
 	for name, count := range n.Allocatable {
-		if count > 0 && name.IsNVIDIA() {
+		if count > 0 && name.IsNVIDIA() && name.Check() == nil {
 			out = append(out, name)
 		}
 	}
@@ -51,27 +52,161 @@ func (n *Node) Positive() []ResourceName {
 // in the order of ids. A node that serves anything of NVIDIA's decides: the
 // predicted name if positive, else the name that another plugin release gives
 // the id, else the single unexplained name whose count fits. A nil node, and
-// one that serves nothing of NVIDIA's yet, gets predictions.
-func MatchNames(h *Host, n *Node, r Release) []Match {
-	cards := passthrough(h)
-	positive := n.Positive()
-	out := make([]Match, 0, len(cards))
-	for _, d := range slices.Sorted(maps.Keys(cards)) {
-		m := Match{Device: d, Count: len(cards[d]), Expected: r.Name(d)}
-		switch {
-		case len(positive) > 0:
-			m.Name, m.How = servedName(d, m.Expected, positive)
-		case m.Expected.Check() != nil:
-			m.How = Illegal
-		default:
-			m.Name, m.How = m.Expected, Predicted
-		}
-		out = append(out, m)
+// one that serves nothing of NVIDIA's yet, gets predictions. t is what is
+// permitted already: it explains names as well.
+func MatchNames(h *Host, n *Node, r Release, t Table) []Match {
+	m := matcher{host: h, node: n, release: r, table: t, positive: n.Positive(), cards: passthrough(h), taken: map[ResourceName]bool{}}
+	for _, d := range slices.Sorted(maps.Keys(m.cards)) {
+		m.matches = append(m.matches, Match{Device: d, Count: len(m.cards[d]), Expected: r.Name(d), How: Unmatched})
 	}
-	if slices.ContainsFunc(out, func(m Match) bool { return m.How == Unmatched }) {
-		matchByCount(out, cards, n, unexplained(h, positive, out, r))
+	if len(m.positive) == 0 {
+		m.predict()
+		return m.matches
+	}
+	m.byName()
+	m.byRelease()
+	if slices.ContainsFunc(m.matches, func(x Match) bool { return x.How == Unmatched }) {
+		m.byCount()
+	}
+	return m.matches
+}
+
+type matcher struct {
+	host     *Host
+	node     *Node
+	release  Release
+	table    Table
+	positive []ResourceName
+	cards    map[DeviceID][]*Function
+	matches  []Match
+	taken    map[ResourceName]bool // tied to an id
+}
+
+func (m *matcher) predict() {
+	for i := range m.matches {
+		x := &m.matches[i]
+		if x.Expected.Check() != nil {
+			x.How = Illegal
+			continue
+		}
+		x.Name, x.How = x.Expected, Predicted
+	}
+}
+
+func (m *matcher) tie(x *Match, name ResourceName, how How) {
+	x.Name, x.How = name, how
+	m.taken[name] = true
+}
+
+// byName takes the names that the release gives the ids.
+func (m *matcher) byName() {
+	for i := range m.matches {
+		if x := &m.matches[i]; slices.Contains(m.positive, x.Expected) {
+			m.tie(x, x.Expected, Served)
+		}
+	}
+}
+
+// byRelease takes the only name, of those not tied yet, that some known release
+// gives an id, and gives to no other id of the host that still lacks one.
+func (m *matcher) byRelease() {
+	claims := map[ResourceName]int{}
+	found := map[DeviceID][]ResourceName{}
+	for _, x := range m.matches {
+		for _, name := range m.positive {
+			if x.How == Unmatched && !m.taken[name] && slices.Contains(DeviceIDs(name), x.Device) {
+				found[x.Device] = append(found[x.Device], name)
+				claims[name]++
+			}
+		}
+	}
+	for i := range m.matches {
+		x := &m.matches[i]
+		if f := found[x.Device]; len(f) == 1 && (claims[f[0]] == 1 || m.oneRelease(f[0])) {
+			m.tie(x, f[0], Renamed)
+		}
+	}
+}
+
+// oneRelease reports that a single release gives the name to all the host's ids
+// that could claim it: they then share it (see Registration.Collides).
+func (m *matcher) oneRelease(name ResourceName) bool {
+	for _, r := range snapshotReleases() {
+		all := true
+		for _, x := range m.matches {
+			if x.How == Unmatched && slices.Contains(DeviceIDs(name), x.Device) && r.Name(x.Device) != name {
+				all = false
+			}
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+// byCount gives an unmatched id the one unexplained name whose count fits, unless
+// another unmatched id could claim it as well.
+func (m *matcher) byCount() {
+	names := m.unexplained()
+	claims := map[ResourceName]int{}
+	fits := map[DeviceID][]ResourceName{}
+	for _, x := range m.matches {
+		for _, name := range names {
+			if x.How == Unmatched && m.mayName(name, x.Device) && fitsCount(m.cards[x.Device], m.node.Allocatable[name]) {
+				fits[x.Device] = append(fits[x.Device], name)
+				claims[name]++
+			}
+		}
+	}
+	for i := range m.matches {
+		x := &m.matches[i]
+		if x.How != Unmatched {
+			continue
+		}
+		if f := fits[x.Device]; len(f) == 1 && claims[f[0]] == 1 {
+			m.tie(x, f[0], Renamed)
+			continue
+		}
+		for _, name := range names {
+			if m.mayName(name, x.Device) {
+				x.Candidates = append(x.Candidates, name)
+			}
+		}
+	}
+}
+
+// unexplained returns the positive names that nothing accounts for: no container,
+// network or vGPU resource, no name that a release gives to some NVIDIA id.
+func (m *matcher) unexplained() []ResourceName {
+	parts := map[ResourceName]bool{}
+	for i := range m.host.Functions {
+		if f := &m.host.Functions[i]; f.IsNVIDIA() {
+			parts[m.release.Name(f.ID.Device)] = true
+		}
+	}
+	var out []ResourceName
+	for _, name := range m.positive {
+		if !m.taken[name] && !parts[name] && !name.IsContainer() && !name.IsNetwork() && !name.IsVGPU() && len(DeviceIDs(name)) == 0 {
+			out = append(out, name)
+		}
 	}
 	return out
+}
+
+// mayName reports that the table does not tie the name to something else than id.
+func (m *matcher) mayName(name ResourceName, d DeviceID) bool {
+	listed := false
+	for _, e := range m.table.Entries {
+		if e.Name != name {
+			continue
+		}
+		listed = true
+		if id, ok := e.ID(); ok && id == NVIDIA(d) {
+			return true
+		}
+	}
+	return !listed
 }
 
 // passthrough returns the physical GPUs on a vfio driver, by device id.
@@ -83,73 +218,6 @@ func passthrough(h *Host) map[DeviceID][]*Function {
 		}
 	}
 	return out
-}
-
-// servedName finds the positive name that a known release gives the id.
-func servedName(d DeviceID, expected ResourceName, positive []ResourceName) (ResourceName, How) {
-	if slices.Contains(positive, expected) {
-		return expected, Served
-	}
-	var found []ResourceName
-	for _, name := range positive {
-		if slices.Contains(DeviceIDs(name), d) {
-			found = append(found, name)
-		}
-	}
-	if len(found) == 1 {
-		return found[0], Renamed
-	}
-	return "", Unmatched
-}
-
-// unexplained returns the positive names that nothing accounts for: no container
-// or vGPU resource, no name that a release gives to some NVIDIA id.
-func unexplained(h *Host, positive []ResourceName, matches []Match, r Release) []ResourceName {
-	taken := map[ResourceName]bool{}
-	for i := range h.Functions {
-		if f := &h.Functions[i]; f.IsNVIDIA() {
-			taken[r.Name(f.ID.Device)] = true
-		}
-	}
-	for _, m := range matches {
-		taken[m.Name] = true
-	}
-	var out []ResourceName
-	for _, name := range positive {
-		if !taken[name] && !name.IsContainer() && !name.IsVGPU() && len(DeviceIDs(name)) == 0 {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// matchByCount gives an unmatched id the one unexplained name whose count fits,
-// unless another unmatched id could claim it as well.
-func matchByCount(matches []Match, cards map[DeviceID][]*Function, n *Node, names []ResourceName) {
-	claims := map[ResourceName]int{}
-	fits := map[DeviceID][]ResourceName{}
-	for _, m := range matches {
-		if m.How != Unmatched {
-			continue
-		}
-		for _, name := range names {
-			if fitsCount(cards[m.Device], n.Allocatable[name]) {
-				fits[m.Device] = append(fits[m.Device], name)
-				claims[name]++
-			}
-		}
-	}
-	for i := range matches {
-		m := &matches[i]
-		if m.How != Unmatched {
-			continue
-		}
-		if f := fits[m.Device]; len(f) == 1 && claims[f[0]] == 1 {
-			m.Name, m.How = f[0], Renamed
-			continue
-		}
-		m.Candidates = names
-	}
 }
 
 // fitsCount reports whether a plugin could offer count units of the cards: one
@@ -165,30 +233,4 @@ func fitsCount(cards []*Function, count int64) bool {
 		}
 	}
 	return count == int64(len(cards)) || count == int64(len(groups)+ungrouped)
-}
-
-// Inference is what a served resource name says about the GPUs of a node whose
-// inventory is not known.
-type Inference struct {
-	Name ResourceName
-	IDs  []DeviceID // the GPUs that carry the name in some release, sorted
-}
-
-// Infer reads the positive names of a node back to device ids, by the rules of
-// all known releases. Container and vGPU resources are left out, and so are
-// names that belong to no GPU (audio functions, NVSwitches).
-func Infer(n *Node) []Inference {
-	var out []Inference
-	for _, name := range n.Positive() {
-		if name.IsContainer() || name.IsVGPU() {
-			continue
-		}
-		all := DeviceIDs(name)
-		gpus := slices.DeleteFunc(slices.Clone(all), func(d DeviceID) bool { return !IsGPUDevice(d) })
-		if len(all) > 0 && len(gpus) == 0 {
-			continue
-		}
-		out = append(out, Inference{Name: name, IDs: gpus})
-	}
-	return out
 }

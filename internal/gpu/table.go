@@ -26,6 +26,7 @@ type Entry struct {
 	Name     ResourceName
 	External bool // externalResourceProvider is true
 	Disabled bool // HyperConverged: the administrator switched the entry off
+	Odd      bool // a field is missing, of another kind or unknown; the rest was read
 }
 
 // ID returns the PCI id an entry selects; ok is false for another list and for

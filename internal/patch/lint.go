@@ -35,7 +35,7 @@ func (s schema) misplaced(t *Target, object string) []diagnose.Finding {
 	places := s.places(t.Kind())
 	var out []diagnose.Finding
 	report := func(at, right manifest.Path) {
-		out = append(out, diagnose.New("GPU0303", object, diagnose.Values{"path": at.String(), "right": right.String()}))
+		out = append(out, diagnose.New("GPU0303", object, diagnose.Values{"path": at.String(), "right": right.String(), "kind": t.Kind()}))
 	}
 	var walk func(m map[string]any, at manifest.Path)
 	walk = func(m map[string]any, at manifest.Path) {
@@ -91,38 +91,33 @@ func misspeltGates(gates []string, object string) []diagnose.Finding {
 	return out
 }
 
-// Legacy is a ConfigMap from which old KubeVirt releases took their configuration.
-type Legacy struct {
-	Ref  string   // "kubevirt/kubevirt-config"
-	Keys []string // "feature-gates", "permittedHostDevices"
-}
-
-func (l Legacy) finding() diagnose.Finding {
-	return diagnose.New("GPU0315", "ConfigMap "+l.Ref, diagnose.Values{"name": l.Ref, "keys": strings.Join(l.Keys, " and ")})
-}
-
-// PermitFlag returns the flag that permits a name for an id.
-func PermitFlag(id gpu.ID, name gpu.ResourceName) string {
+// permitFlag returns the flag that permits a name for an id.
+func permitFlag(id gpu.ID, name gpu.ResourceName) string {
 	return fmt.Sprintf("--permit %s=%s", id.Selector(), name)
 }
 
-// permitHint returns ready flags for a name, for every GPU that carries it; for
-// a name that no release knows, the flag with the id left open.
-func permitHint(name gpu.ResourceName) string {
-	var flags []string
+// permitHint returns flags for a name that can be pasted: for every GPU that
+// carries it, or for a vGPU its profile. The id of any other name is for the
+// operator to fill in, which note then says.
+func permitHint(name gpu.ResourceName) (flags, note string) {
+	var all []string
 	for _, d := range gpu.DeviceIDs(name) {
 		if gpu.IsGPUDevice(d) {
-			flags = append(flags, PermitFlag(gpu.NVIDIA(d), name))
+			all = append(all, permitFlag(gpu.NVIDIA(d), name))
 		}
 	}
 	switch {
-	case len(flags) > 0:
-		return strings.Join(flags, " ")
-	case name.IsVGPU():
-		return fmt.Sprintf("--permit \"%s=%s\" (the profile's exact name)", strings.ReplaceAll(name.Short(), "_", " "), name)
-	case name.IsNVIDIA():
-		return fmt.Sprintf("--permit 10DE:<device id>=%s", name)
+	case len(all) > 0:
+		return strings.Join(all, " "), ""
+	case name.IsNVIDIA() && name.IsVGPU():
+		return fmt.Sprintf("--permit %q", strings.ReplaceAll(name.Short(), "_", " ")+"="+string(name)), " (check the profile's exact name)"
 	default:
-		return fmt.Sprintf("--permit <vendor id>:<device id>=%s", name)
+		return "--permit VENDOR:DEVICE=" + string(name), " (VENDOR:DEVICE is the id that lspci -nn shows)"
 	}
+}
+
+// permitText is permitHint in one piece.
+func permitText(name gpu.ResourceName) string {
+	flags, note := permitHint(name)
+	return flags + note
 }

@@ -17,26 +17,47 @@ func (p *planner) missing(wants []want) []want {
 	}
 	var out []want
 	for _, w := range wants {
+		// The operator has named the pair, or the list holds one name a selector and
+		// another is certain.
+		outdone := w.how == gpu.Predicted && (explicit[w.id] || p.schema.keyed && certain[w.id])
 		switch {
-		case w.mdev != "" && p.hasMdev(w), w.mdev == "" && p.table.Has(w.id, w.name):
+		case p.has(w):
 			p.present(w)
-		case w.how == gpu.Predicted && explicit[w.id]: // the operator has named the pair
-		case w.how == gpu.Predicted && p.schema.keyed && certain[w.id]: // one name a selector, and another is certain
-		case w.how == gpu.Predicted && p.inTree(w):
-		case p.schema.keyed && w.mdev == "" && p.conflict(w, out):
+		case outdone, w.how == gpu.Predicted && p.taken(w), p.schema.keyed && p.conflict(w, out):
 		default:
-			if w.how == gpu.Predicted {
-				p.report("GPU0401", p.object, diagnose.Values{
-					"id": w.selector(), "name": string(w.name), "release": p.release.String(), "nodes": someOf(w.nodes),
-				})
-			}
+			p.predicted(w)
 			out = append(out, w)
 		}
 	}
 	return out
 }
 
-func (p *planner) hasMdev(w want) bool {
+// predicted says of a want that is one that it is a prediction.
+func (p *planner) predicted(w want) {
+	if w.how == gpu.Predicted {
+		p.report("GPU0401", p.object, diagnose.Values{
+			"id": w.selector(), "name": string(w.name), "release": assumed(w.release), "nodes": someOf(w.nodes),
+		})
+	}
+}
+
+// assumed names a release, and says when its names are not really known here.
+func assumed(r gpu.Release) string {
+	switch {
+	case r.Compare(gpu.Newest()) > 0:
+		return r.String() + " (not known here, taken for " + gpu.Newest().String() + ")"
+	case r.NamesAnyVendor():
+		return r.String() + " (which may take another vendor's name: it matches ids on any line)"
+	default:
+		return r.String()
+	}
+}
+
+// has reports that the table has the pair.
+func (p *planner) has(w want) bool {
+	if w.mdev == "" {
+		return p.table.Has(w.id, w.name)
+	}
 	return slices.ContainsFunc(p.table.Entries, func(e gpu.Entry) bool {
 		return e.List == gpu.ListMdev && e.Selector == w.mdev && e.Name == w.name
 	})
@@ -52,12 +73,16 @@ func (p *planner) present(w want) {
 	}
 }
 
-// inTree reports whether the selector is taken by in-tree entries: KubeVirt
-// serves these cards itself, and a prediction is no reason to add a second
-// provider.
-func (p *planner) inTree(w want) bool {
+// taken reports whether a prediction has to give way to what the table says of
+// the selector. KubeVirt serves in-tree entries itself, and a prediction is no
+// reason to add a second provider; a disabled entry is an administrator's word.
+func (p *planner) taken(w want) bool {
 	var names []string
 	for _, e := range p.table.Of(w.id) {
+		if e.Disabled {
+			p.report("GPU0318", p.object, diagnose.Values{"target": p.object, "selector": e.Selector, "name": string(e.Name)})
+			return true
+		}
 		if !e.External {
 			names = append(names, string(e.Name))
 		}
@@ -71,22 +96,25 @@ func (p *planner) inTree(w want) bool {
 
 // conflict refuses a second name for a selector in a list that is keyed by it.
 func (p *planner) conflict(w want, adds []want) bool {
-	values := diagnose.Values{
-		"target": p.object, "selector": w.selector(), "want": string(w.name), "disabled": "", "enable": "",
-		"source": w.source(),
-	}
-	if there := p.table.Of(w.id); len(there) > 0 { // the key allows one
-		values["have"] = string(there[0].Name)
-		if there[0].Disabled {
+	for _, e := range p.table.Entries {
+		id, ok := e.ID()
+		if same := w.mdev == "" && ok && id == w.id || w.mdev != "" && e.List == gpu.ListMdev && e.Selector == w.mdev; !same {
+			continue
+		}
+		values := diagnose.Values{
+			"target": p.object, "selector": w.selector(), "have": string(e.Name), "disabled": "", "enable": "", "source": w.source(), "want": string(w.name),
+		}
+		if e.Disabled {
 			values["disabled"], values["enable"] = " (disabled: true)", ", and remove disabled: true"
 		}
 		p.refuse("GPU0317", p.object, values)
 		return true
 	}
 	for _, other := range adds {
-		if other.id == w.id {
-			values["have"] = string(other.name) + " (" + other.source() + " it so)"
-			p.refuse("GPU0317", p.object, values)
+		if other.selector() == w.selector() {
+			p.refuse("GPU0329", p.object, diagnose.Values{
+				"target": p.object, "selector": w.selector(), "one": string(other.name), "onewhy": other.why(), "two": string(w.name), "twowhy": w.why(),
+			})
 			return true
 		}
 	}
@@ -116,13 +144,26 @@ func (p *planner) lint(adds []want) {
 		}
 		after.Entries = append(after.Entries, gpu.Entry{List: list, Selector: w.selector(), Name: w.name, External: true})
 	}
+	if p.stopped { // what holds while the table is unset
+		after = p.table
+	}
+	p.reportUnclear(after)
+	p.dropGrace()
 	p.findings = append(p.findings, p.schema.misplaced(t, p.object)...)
 	p.findings = append(p.findings, diagnose.Table(p.object, after, p.in.Nodes)...)
-	p.findings = append(p.findings, diagnose.Workloads(after, p.in.Nodes, p.in.Workloads, permitHint)...)
+	p.findings = append(p.findings, diagnose.Workloads(after, p.in.Nodes, p.in.Workloads, permitText)...)
 	for _, l := range p.in.Legacy {
-		p.findings = append(p.findings, l.finding())
+		p.findings = append(p.findings, l.Finding())
 	}
 	if t.Managed != nil {
 		p.report("GPU0316", t.Managed.Ref(), diagnose.Values{"object": t.Managed.Ref(), "target": p.object})
+	}
+}
+
+// dropGrace takes back that Grace needs a gate when the gate is there.
+func (p *planner) dropGrace() {
+	gates, _ := p.schema.strings(p.in.Target.Object, p.schema.gates)
+	if slices.Contains(gates, "GraceIOVirtualization") {
+		p.findings = slices.DeleteFunc(p.findings, func(f diagnose.Finding) bool { return f.Code == "GPU0211" })
 	}
 }

@@ -1,6 +1,8 @@
 package patch
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,10 +17,13 @@ type Input struct {
 	Hosts     []gpu.Host // at most one per node; Node "" is a host of no known node
 	Nodes     []gpu.Node
 	Workloads []gpu.Workload
-	Legacy    []Legacy
-	Permits   []Permit
-	Release   gpu.Release // assumed where no plugin was seen; zero: the newest known
-	Force     bool        // Remove: take away entries that instances still use
+	// WorkloadsKnown says that Workloads is complete: without VMs in the input,
+	// nobody can tell whether a first entry breaks one.
+	WorkloadsKnown bool
+	Legacy         []diagnose.Legacy
+	Permits        []Permit
+	Release        gpu.Release // assumed where no plugin was seen; zero: the newest known
+	Force          bool        // Remove: take away entries that instances still use
 }
 
 // Permit is a pair that somebody named explicitly: a PCI id, or for vGPUs the
@@ -93,7 +98,9 @@ type planner struct {
 	changes  []Change
 	findings []diagnose.Finding
 	refused  bool
-	dirty    bool    // the record changed
+	stopped  bool // by the first entry
+	dirty    bool // the record changed
+	unclear  []ambiguous
 	kept     []wired // own entries that Remove leaves, since they are in use
 }
 
@@ -114,7 +121,10 @@ func newPlanner(in Input) (*planner, error) {
 	}
 	p.findings = append(p.findings, odd...)
 	if p.record, err = readRecord(in.Target.Object); err != nil {
-		return nil, bad(err)
+		p.report("GPU0332", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
+	}
+	if len(in.Target.PassedOver) > 0 {
+		p.report("GPU0331", p.object, diagnose.Values{"objects": strings.Join(in.Target.PassedOver, ", ")})
 	}
 	p.hosts, p.nodes = map[string]*gpu.Host{}, map[string]*gpu.Node{}
 	for i := range in.Hosts {
@@ -137,11 +147,15 @@ func (p *planner) refuse(code diagnose.Code, object string, values diagnose.Valu
 }
 
 // firstEntry stops a plan that would switch the permit check on while workloads
-// use names that would then be refused. Names that nobody could run with today
-// are reported with the other findings and stop nothing.
+// use names that would then be refused. Names that nobody could run with today,
+// and those that gpuctl would never permit, are reported with the other findings
+// and stop nothing.
 func (p *planner) firstEntry(adds []want) {
 	if p.table.Set || len(adds) == 0 {
 		return
+	}
+	if !p.in.WorkloadsKnown {
+		p.report("GPU0328", p.object, nil)
 	}
 	planned := map[gpu.ResourceName]bool{}
 	for _, w := range adds {
@@ -151,7 +165,7 @@ func (p *planner) firstEntry(adds []want) {
 	users := map[gpu.ResourceName][]string{}
 	for _, w := range p.in.Workloads {
 		for _, name := range w.Names() {
-			if alive := w.Running || served[name] > 0 && !name.IsContainer(); alive && !planned[name] {
+			if alive := w.Running || served[name] > 0; alive && !planned[name] && unfit(name) == "" {
 				users[name] = append(users[name], w.Ref())
 			}
 		}
@@ -160,16 +174,18 @@ func (p *planner) firstEntry(adds []want) {
 		return
 	}
 	var names, who, flags []string
-	for _, name := range sortedKeys(users) {
-		names = append(names, string(name))
-		flags = append(flags, permitHint(name))
+	note := ""
+	for _, name := range slices.Sorted(maps.Keys(users)) {
+		flag, more := permitHint(name)
+		names, flags, note = append(names, string(name)), append(flags, flag), cmp.Or(note, more)
 		for _, u := range users[name] {
 			who = appendNew(who, u)
 		}
 	}
 	slices.Sort(who)
+	p.stopped = true
 	p.refuse("GPU0319", p.object, diagnose.Values{
-		"names": strings.Join(names, ", "), "users": strings.Join(who, ", "), "permit": strings.Join(flags, " "),
+		"names": strings.Join(names, ", "), "users": someOf(who), "permit": strings.Join(flags, " "), "note": note,
 	})
 }
 
@@ -205,7 +221,7 @@ func (p *planner) add(w want) {
 		list, key = gpu.ListMdev, "mdevNameSelector"
 	}
 	entry := manifest.Fields{{Key: key, Value: w.selector()}, {Key: "resourceName", Value: string(w.name)}, {Key: "externalResourceProvider", Value: true}}
-	p.record.Entries = append(p.record.Entries, wired{list, w.selector(), w.name})
+	p.record.add(wired{list, w.selector(), w.name})
 	p.append(p.schema.list(list), entry, w.why())
 }
 

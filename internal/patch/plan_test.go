@@ -275,7 +275,7 @@ func TestPlan(t *testing.T) {
 			in: Input{Nodes: []gpu.Node{node("a", served{h200: 8})}}, stop: "GPU0317",
 		},
 		"HyperConverged cannot take two served names": {
-			cr: table(hcoFmt), in: Input{Nodes: []gpu.Node{node("a", served{h200: 8}), node("b", served{"nvidia.com/2335": 8})}}, stop: "GPU0317",
+			cr: table(hcoFmt), in: Input{Nodes: []gpu.Node{node("a", served{h200: 8}), node("b", served{"nvidia.com/2335": 8})}}, stop: "GPU0329",
 		},
 		"HyperConverged prefers what is served to what is predicted": {
 			cr:   table(hcoFmt),
@@ -285,6 +285,99 @@ func TestPlan(t *testing.T) {
 		"HyperConverged entry that was disabled stays so": {
 			cr: table(hcoFmt, `{pciDeviceSelector: "10DE:2335", resourceName: "`+h200+`", disabled: true}`),
 			in: Input{Nodes: []gpu.Node{node("a", served{h200: 8})}}, code: "GPU0318",
+		},
+		"a network device's name is not matched by count": {
+			in:   Input{Hosts: []gpu.Host{host("a", 0x1eb8)}, Nodes: []gpu.Node{node("a", served{"nvidia.com/hostdev": 1})}},
+			code: "GPU0404",
+		},
+		"a time-sliced GPU's name is not matched by count": {
+			in:   Input{Hosts: []gpu.Host{host("a", 0x1eb8)}, Nodes: []gpu.Node{node("a", served{"nvidia.com/Tesla-T4.shared": 1})}},
+			code: "GPU0404",
+		},
+		"no inventory, names of network devices and of no device": {
+			in: Input{Nodes: []gpu.Node{node("a", served{"nvidia.com/hostdev": 1, "nvidia.com/rdma_shared_device_a": 1})}},
+		},
+		"no inventory, ids that no device has": {
+			in: Input{Nodes: []gpu.Node{node("a", served{"nvidia.com/ffff": 1, "nvidia.com/0000": 1})}},
+		},
+		"a name that the table gives another id is not matched by count": {
+			cr:   table(tableFmt, `{pciVendorSelector: "10DE:26B9", resourceName: nvidia.com/L40S_VF}`),
+			in:   Input{Hosts: []gpu.Host{host("a", 0x1eb8)}, Nodes: []gpu.Node{node("a", served{"nvidia.com/L40S_VF": 1})}},
+			code: "GPU0404",
+		},
+		"a name that the table gives this id is matched": {
+			cr: table(tableFmt, `{pciVendorSelector: "10DE:1EB8", resourceName: nvidia.com/MINE}`),
+			in: Input{Hosts: []gpu.Host{host("a", 0x1eb8)}, Nodes: []gpu.Node{node("a", served{"nvidia.com/MINE": 1})}}, code: "GPU0402",
+		},
+		"a name that is one id's is not given to another that had it in an old release": {
+			in:   Input{Hosts: []gpu.Host{host("a", 0x2336, 0x2339)}, Nodes: []gpu.Node{node("a", served{"nvidia.com/GH100_H100": 1})}},
+			want: []string{"10DE:2336 nvidia.com/GH100_H100"}, code: "GPU0404",
+		},
+		"the plugin seen on the node tells which id a name is": {
+			in: Input{Nodes: []gpu.Node{{
+				Name: "a", Plugin: gpu.Newest(), Allocatable: served{"nvidia.com/GH100_H100": 1},
+			}}},
+			want: []string{"10DE:2336 nvidia.com/GH100_H100"},
+		},
+		"a served name that Kubernetes refuses is not written": {
+			in: Input{Nodes: []gpu.Node{node("a", served{"nvidia.com/GA104_RTX_A4500_EMBEDDED_GPU_": 1})}},
+		},
+		"cards that are gone and still offered": {
+			in:   Input{Hosts: []gpu.Host{{Node: "a"}}, Nodes: []gpu.Node{node("a", served{"nvidia.com/TU104GL_TESLA_T4": 2})}},
+			code: "GPU0410",
+		},
+		"unhealthy devices are not stale names": {
+			in: Input{Nodes: []gpu.Node{{
+				Name: "a", Capacity: served{h200: 8}, Allocatable: served{h200: 0},
+			}}},
+			code: "GPU0414",
+		},
+		"a bare id with letters from an old plugin": {
+			in:   Input{Nodes: []gpu.Node{node("a", served{"nvidia.com/20b0": 1})}},
+			want: []string{"10DE:20B0 nvidia.com/20b0"}, code: "GPU0415",
+		},
+		"no VM was given": {
+			in: Input{Nodes: []gpu.Node{node("a", served{h200: 8})}}, want: []string{"10DE:2335 " + h200}, code: "GPU0328",
+		},
+		"a name that gpuctl never permits stops nothing": {
+			in: Input{Nodes: []gpu.Node{node("a", served{h200: 8})}, Workloads: []gpu.Workload{{
+				Kind: "VirtualMachineInstance", Namespace: "t", Name: "i", Running: true, Devices: []gpu.Device{{Field: "gpus", Name: "nvidia.com/gpu"}},
+			}}},
+			want: []string{"10DE:2335 " + h200}, code: "GPU0503",
+		},
+		"an inventory without NODE= beside several Nodes": {
+			in:   Input{Hosts: []gpu.Host{host("", 0x2335)}, Nodes: []gpu.Node{node("a", nil), node("b", nil)}},
+			want: []string{"10DE:2335 " + h200}, code: "GPU0217",
+		},
+		"Grace's gate is missing": {
+			in: Input{Nodes: []gpu.Node{node("a", served{"nvidia.com/GB100_HGX_GB200": 4})}}, want: []string{"10DE:2941 nvidia.com/GB100_HGX_GB200"}, code: "GPU0211",
+		},
+		"HyperConverged's list of mediated devices is keyed too": {
+			cr: "apiVersion: hco.kubevirt.io/v1\nkind: HyperConverged\nmetadata: {name: hco}\n" +
+				"spec: {virtualization: {permittedHostDevices: {mediatedDevices: [{mdevNameSelector: GRID T4-16Q, resourceName: nvidia.com/OTHER}]}}}\n",
+			in: Input{Permits: []Permit{{Mdev: "GRID T4-16Q", Name: "nvidia.com/GRID_T4-16Q"}}}, stop: "GPU0317",
+		},
+		"HyperConverged entry that was disabled, and a prediction": {
+			cr: table(hcoFmt, `{pciDeviceSelector: "10DE:2335", resourceName: nvidia.com/GH100_H200, disabled: true}`),
+			in: Input{Hosts: []gpu.Host{host("a", 0x2335)}}, code: "GPU0318",
+		},
+		"KubeVirt knows no disabled entries": {
+			cr: table(tableFmt, `{pciVendorSelector: "10DE:2335", resourceName: "`+h200+`", externalResourceProvider: true, disabled: true}`),
+			in: Input{Nodes: []gpu.Node{node("a", served{h200: 8})}}, code: "GPU0330",
+		},
+		"a flag that is text": {
+			cr: table(tableFmt, `{pciVendorSelector: "10DE:2335", resourceName: "`+h200+`", externalResourceProvider: "true"}`),
+			in: Input{Nodes: []gpu.Node{node("a", served{h200: 8})}}, code: "GPU0330",
+		},
+		"a mediated device both in-tree and external": {
+			cr: "apiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k}\nspec: {configuration: {developerConfiguration: {featureGates: [HostDevices]}, permittedHostDevices: {mediatedDevices: [" +
+				"{mdevNameSelector: GRID T4-16Q, resourceName: nvidia.com/A}, {mdevNameSelector: GRID T4-16Q, resourceName: nvidia.com/B, externalResourceProvider: true}]}}}\n",
+			code: "GPU0308",
+		},
+		"a record that cannot be read starts anew": {
+			cr:   strings.Replace(emptyCR, "namespace: kubevirt", `namespace: kubevirt, annotations: {gpuctl.dev/wired: "{"}`, 1),
+			in:   Input{Nodes: []gpu.Node{node("a", served{h200: 8})}},
+			want: []string{"10DE:2335 " + h200}, code: "GPU0332",
 		},
 		"list of another shape is refused": {
 			cr: "apiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k}\nspec: {configuration: {permittedHostDevices: {pciHostDevices: {a: b}}}}\n", stop: "GPU0321",

@@ -34,7 +34,16 @@ type wired struct {
 
 var annotations = manifest.Path{"metadata", "annotations"}
 
-// readRecord returns the target's record; an empty one when there is none.
+// add notes an entry, once: one that somebody took away and gpuctl wrote again is
+// still one entry.
+func (r *record) add(w wired) {
+	if !slices.Contains(r.Entries, w) {
+		r.Entries = append(r.Entries, w)
+	}
+}
+
+// readRecord returns the target's record; an empty one when there is none. An
+// error says why it cannot be read; the record is then empty too.
 func readRecord(obj manifest.Object) (record, error) {
 	v, _ := manifest.Lookup(obj, join(annotations, RecordKey))
 	text, _ := v.(string)
@@ -43,10 +52,10 @@ func readRecord(obj manifest.Object) (record, error) {
 	}
 	var r record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return record{}, fmt.Errorf("annotation %s: %w; delete the annotation and run gpuctl again", RecordKey, err)
+		return record{Version: recordVersion}, fmt.Errorf("it is no JSON record: %w", err)
 	}
 	if r.Version != recordVersion {
-		return record{}, fmt.Errorf("annotation %s has version %d, this gpuctl reads %d; use a newer gpuctl", RecordKey, r.Version, recordVersion)
+		return record{Version: recordVersion}, fmt.Errorf("it has version %d, and this gpuctl reads %d", r.Version, recordVersion)
 	}
 	return r, nil
 }

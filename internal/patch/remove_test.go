@@ -88,6 +88,41 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestRevertedEntriesAreOneEntry adds again what somebody took away; the record
+// must not make Remove take somebody's equal entry.
+func TestRevertedEntriesAreOneEntry(t *testing.T) {
+	in := wiredCR(t)
+	list := manifest.Path{"spec", "configuration", "permittedHostDevices", "pciHostDevices"}
+	entry := manifest.Append{Path: list, Value: map[string]any{"pciVendorSelector": "10DE:2335", "resourceName": h200, "externalResourceProvider": true}}
+	for range 3 {
+		in.Target.Object = edited(t, in.Target.Object, manifest.RemoveItem{Path: list, Index: 1}, manifest.RemoveItem{Path: list, Index: 0})
+		result, err := Plan(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Target.Object = result.Object
+	}
+	in.Target.Object = edited(t, in.Target.Object, entry)
+	result, err := Remove(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, _ := manifest.Lookup(result.Object, list)
+	if items, _ := left.([]any); len(items) != 1 {
+		t.Errorf("left %v, want the entry that gpuctl did not write", left)
+	}
+}
+
+// TestRemoveWithBrokenRecord never blocks: nothing is known to be gpuctl's.
+func TestRemoveWithBrokenRecord(t *testing.T) {
+	in := wiredCR(t)
+	in.Target.Object = edited(t, in.Target.Object, manifest.Set{Path: join(annotations, RecordKey), Value: "{"})
+	result, err := Remove(in)
+	if err != nil || len(result.Changes) != 0 || len(result.Findings) != 1 || result.Findings[0].Code != "GPU0332" {
+		t.Errorf("Remove() = %+v, %v", result.Changes, err)
+	}
+}
+
 // TestRemoveTwice removes what was kept once its user is gone.
 func TestRemoveTwice(t *testing.T) {
 	in := wiredCR(t)

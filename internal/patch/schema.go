@@ -61,14 +61,19 @@ func (s schema) list(l gpu.List) manifest.Path { return join(s.table, s.lists[l]
 
 // entryKeys returns the fields an entry of a list may have.
 func (s schema) entryKeys(l gpu.List) []string {
+	keys := []string{"resourceName", "externalResourceProvider"}
 	switch l {
 	case gpu.ListPCI:
-		return []string{s.pciSelector, "resourceName", "externalResourceProvider", "disabled"}
+		keys = append(keys, s.pciSelector)
 	case gpu.ListMdev:
-		return []string{"mdevNameSelector", "resourceName", "externalResourceProvider", "disabled"}
+		keys = append(keys, "mdevNameSelector")
 	default:
-		return []string{"resourceName", "selectors", "externalResourceProvider", "disabled"}
+		keys = append(keys, "selectors")
 	}
+	if s.keyed {
+		keys = append(keys, "disabled")
+	}
+	return keys
 }
 
 // selectorKey returns the field that selects a list's devices, "" for USB.
@@ -100,7 +105,7 @@ func (s schema) read(obj manifest.Object, object string) (gpu.Table, []diagnose.
 		for i, item := range items {
 			e, bad := s.entry(l, i, item)
 			for _, problem := range bad {
-				findings = append(findings, diagnose.New("GPU0321", object, diagnose.Values{"object": object, "problem": problem}))
+				findings = append(findings, diagnose.New("GPU0330", object, diagnose.Values{"problem": problem}))
 			}
 			if e != nil {
 				t.Entries = append(t.Entries, *e)
@@ -126,7 +131,14 @@ func (s schema) entry(l gpu.List, i int, item any) (*gpu.Entry, []string) {
 	text := func(key string) string {
 		v, ok := m[key].(string)
 		if !ok && m[key] != nil {
-			bad = append(bad, fmt.Sprintf("%s.%s is %v, no text: quote it", where, key, m[key]))
+			bad = append(bad, fmt.Sprintf("%s.%s is %s, no text: quote it", where, key, kindOf(m[key])))
+		}
+		return v
+	}
+	flag := func(key string) bool {
+		v, ok := m[key].(bool)
+		if !ok && m[key] != nil {
+			bad = append(bad, fmt.Sprintf("%s.%s is %s, not true or false", where, key, kindOf(m[key])))
 		}
 		return v
 	}
@@ -134,13 +146,32 @@ func (s schema) entry(l gpu.List, i int, item any) (*gpu.Entry, []string) {
 	if key := s.selectorKey(l); key != "" {
 		e.Selector = text(key)
 	}
-	e.External, _ = m["externalResourceProvider"].(bool)
-	e.Disabled, _ = m["disabled"].(bool)
+	e.External = flag("externalResourceProvider")
+	e.Disabled = s.keyed && flag("disabled")
+	e.Odd = len(bad) > 0
 	return e, bad
 }
 
+// kindOf says what kind of value v is, with the value where it is short.
+func kindOf(v any) string {
+	switch t := v.(type) {
+	case nil:
+		return "null"
+	case map[string]any:
+		return "a mapping"
+	case []any:
+		return "a list"
+	case string:
+		return fmt.Sprintf("the text %q", t)
+	case bool:
+		return fmt.Sprintf("the truth value %t", t)
+	default:
+		return fmt.Sprintf("the number %v", t)
+	}
+}
+
 func shapeError(p manifest.Path, want string, got any) error {
-	return fmt.Errorf("%s is %T, not a %s", p, got, want)
+	return fmt.Errorf("%s is %s, not a %s", p, kindOf(got), want)
 }
 
 // strings returns a list of texts at a path: what is there, nil for none.

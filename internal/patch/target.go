@@ -52,6 +52,8 @@ type Target struct {
 	// Managed is the KubeVirt CR that a HyperConverged target overwrites, nil
 	// for a KubeVirt target or when it was not given.
 	Managed *manifest.Document
+	// PassedOver names the other objects of these kinds that do not count.
+	PassedOver []string
 }
 
 // ErrNoTarget is returned when there is no object to wire.
@@ -77,39 +79,50 @@ func ChooseDeployed(docs []manifest.Document) (Target, error) {
 // Choose picks the object to wire among the given ones: the KubeVirt CR, or the
 // HyperConverged that manages it. There must be exactly one.
 func Choose(docs []manifest.Document) (Target, error) {
-	kubevirt, err := one(docs, KindKubeVirt, "kubevirt.io/")
+	kubevirt, passed, err := one(docs, KindKubeVirt, "kubevirt.io/")
 	if err != nil {
 		return Target{}, err
 	}
-	hco, err := one(docs, KindHyperConverged, "hco.kubevirt.io/")
+	hco, more, err := one(docs, KindHyperConverged, "hco.kubevirt.io/")
 	if err != nil {
 		return Target{}, err
 	}
+	passed = append(passed, more...)
 	switch {
+	case kubevirt == nil && hco == nil && len(passed) > 0:
+		return Target{}, fmt.Errorf("%w: passed over %s", ErrNoTarget, strings.Join(passed, ", "))
 	case kubevirt == nil && hco == nil:
 		return Target{}, fmt.Errorf("%w: neither a KubeVirt nor a HyperConverged object is there; kubectl get kubevirt -A shows them, "+
 			"and on files: kubectl get kubevirt -A -o yaml > kubevirt.yaml, then -f kubevirt.yaml", ErrNoTarget)
 	case kubevirt == nil:
-		return Target{Document: *hco}, nil
+		return Target{Document: *hco, PassedOver: passed}, nil
 	}
 	owner, managed := managedBy(kubevirt)
 	switch {
 	case managed && hco == nil:
 		return Target{}, refuse("GPU0320", kubevirt.Ref(), diagnose.Values{"object": kubevirt.Ref(), "owner": owner})
 	case managed, hco != nil && hco.Meta("namespace") == kubevirt.Meta("namespace"):
-		return Target{Document: *hco, Managed: kubevirt}, nil
+		return Target{Document: *hco, Managed: kubevirt, PassedOver: passed}, nil
 	default:
-		return Target{Document: *kubevirt}, nil
+		return Target{Document: *kubevirt, PassedOver: passed}, nil
 	}
 }
 
 // one returns the only live object of a kind, or nil when there is none. Among
 // several, those that report a phase win: KubeVirt's operator deploys only one.
-func one(docs []manifest.Document, kind, group string) (*manifest.Document, error) {
+// passed names the others, and why they do not count.
+func one(docs []manifest.Document, kind, group string) (found *manifest.Document, passed []string, err error) {
 	var live []*manifest.Document
 	for i := range docs {
 		d := &docs[i]
-		if d.Kind() != kind || !strings.HasPrefix(d.APIVersion(), group) || d.Meta("deletionTimestamp") != "" {
+		switch {
+		case d.Kind() != kind:
+			continue
+		case !strings.HasPrefix(d.APIVersion(), group):
+			passed = append(passed, fmt.Sprintf("%s (its apiVersion is %q)", d.Ref(), d.APIVersion()))
+			continue
+		case d.Meta("deletionTimestamp") != "":
+			passed = append(passed, d.Ref()+" (it is being deleted)")
 			continue
 		}
 		same := func(o *manifest.Document) bool { return reflect.DeepEqual(o.Object, d.Object) }
@@ -119,22 +132,29 @@ func one(docs []manifest.Document, kind, group string) (*manifest.Document, erro
 	}
 	if len(live) > 1 {
 		deployed := slices.DeleteFunc(slices.Clone(live), func(d *manifest.Document) bool { return phase(d) == "" })
+		if len(deployed) == 1 {
+			for _, d := range live {
+				if d != deployed[0] {
+					passed = append(passed, d.Ref()+" (it is not deployed)")
+				}
+			}
+		}
 		if len(deployed) > 0 {
 			live = deployed
 		}
 	}
 	switch len(live) {
 	case 0:
-		return nil, nil
+		return nil, passed, nil
 	case 1:
-		return live[0], nil
+		return live[0], passed, nil
 	}
 	var refs []string
 	for _, d := range live {
 		refs = append(refs, fmt.Sprintf("%s (%s:%d)", d.Ref(), d.File, d.Line))
 	}
 	slices.Sort(refs)
-	return nil, fmt.Errorf("find the %s: want exactly one, got %s; give only the one that is deployed", kind, strings.Join(refs, ", "))
+	return nil, nil, fmt.Errorf("find the %s: want exactly one, got %s; give only the one that is deployed", kind, strings.Join(refs, ", "))
 }
 
 func phase(d *manifest.Document) string {

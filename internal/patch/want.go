@@ -17,26 +17,46 @@ type want struct {
 	mdev  string
 	name  gpu.ResourceName
 	how   gpu.How  // the strongest
-	nodes []string // "gpu-1", sorted; empty for an explicit pair
-	units int64    // what the nodes serve under the name
+	nodes []string // that want it on these grounds, sorted; empty for an explicit pair
+	units int64    // what these nodes serve under the name
+	// weaker are the nodes that want it on weaker grounds: it is predicted there.
+	weaker  []string
+	release gpu.Release // that the prediction assumes
 }
 
 func (w want) selector() string { return Permit{ID: w.id, Mdev: w.mdev}.Selector() }
 
 // why says where the pair comes from, for the change list.
 func (w want) why() string {
-	on := someOf(w.nodes)
+	on, more := someOf(w.nodes), ""
+	if len(w.weaker) > 0 {
+		more = "; also for " + someOf(w.weaker)
+	}
 	switch w.how {
 	case gpu.Explicit:
-		return "named by --permit"
+		return "named by --permit" + more
 	case gpu.Served:
-		return fmt.Sprintf("served by %s (allocatable %d)", on, w.units)
+		return fmt.Sprintf("served by %s (allocatable %d)%s", on, w.units, more)
 	case gpu.Renamed:
-		return fmt.Sprintf("served by %s (allocatable %d) under another name than predicted", on, w.units)
+		return fmt.Sprintf("served by %s (allocatable %d) under another name than predicted%s", on, w.units, more)
 	case gpu.Inferred:
-		return fmt.Sprintf("served by %s (allocatable %d), without an inventory", on, w.units)
+		return fmt.Sprintf("served by %s (allocatable %d), without an inventory%s", on, w.units, more)
 	default:
 		return fmt.Sprintf("predicted for %s, served by no node yet", on)
+	}
+}
+
+// merge adds what another node asks for.
+func (w *want) merge(o want) {
+	switch {
+	case o.how < w.how:
+		w.weaker = append(w.weaker, w.nodes...)
+		w.how, w.nodes, w.units, w.release = o.how, o.nodes, o.units, o.release
+	case o.how > w.how:
+		w.weaker = append(w.weaker, o.nodes...)
+	default:
+		w.nodes = append(w.nodes, o.nodes...)
+		w.units += o.units
 	}
 }
 
@@ -57,25 +77,20 @@ type pair struct {
 // wants collects what --permit, the inventories and the nodes ask for.
 func (p *planner) wants() []want {
 	all := map[pair]*want{}
-	ask := func(w want, node string, units int64) {
+	ask := func(w want) {
 		key := pair{w.id, w.mdev, w.name}
-		have, ok := all[key]
-		if !ok {
-			all[key] = &w
-			have = &w
+		if have, ok := all[key]; ok {
+			have.merge(w)
+			return
 		}
-		have.how = min(have.how, w.how)
-		if node != "" {
-			have.nodes = append(have.nodes, node)
-		}
-		have.units += units
+		all[key] = &w
 	}
 	for _, permit := range p.in.Permits {
 		if why := unfit(permit.Name); why != "" {
 			p.refuse("GPU0322", p.object, diagnose.Values{"selector": permit.Selector(), "name": string(permit.Name), "why": why})
 			continue
 		}
-		ask(want{id: permit.ID, mdev: permit.Mdev, name: permit.Name, how: gpu.Explicit}, "", 0)
+		ask(want{id: permit.ID, mdev: permit.Mdev, name: permit.Name, how: gpu.Explicit})
 	}
 	for _, node := range p.places() {
 		p.wantsOf(node, ask)
@@ -83,6 +98,7 @@ func (p *planner) wants() []want {
 	out := make([]want, 0, len(all))
 	for _, w := range all {
 		slices.Sort(w.nodes)
+		slices.Sort(w.weaker)
 		out = append(out, *w)
 	}
 	slices.SortFunc(out, func(a, b want) int {
@@ -115,7 +131,7 @@ func (p *planner) places() []string {
 }
 
 // wantsOf asks for what one node needs, and reports what cannot be told.
-func (p *planner) wantsOf(name string, ask func(w want, node string, units int64)) {
+func (p *planner) wantsOf(name string, ask func(want)) {
 	host, node := p.hosts[name], p.nodes[name]
 	release := p.releaseOf(node)
 	if host == nil {
@@ -124,7 +140,7 @@ func (p *planner) wantsOf(name string, ask func(w want, node string, units int64
 		return
 	}
 	p.findings = append(p.findings, diagnose.Host(host, release)...)
-	matches := gpu.MatchNames(host, node, release)
+	matches := gpu.MatchNames(host, node, release, p.table)
 	for _, m := range matches {
 		p.match(host, node, release, m, ask)
 	}
@@ -132,7 +148,9 @@ func (p *planner) wantsOf(name string, ask func(w want, node string, units int64
 	case node != nil:
 		p.findings = append(p.findings, diagnose.Node(node, host, matches)...)
 	case name != "" && len(p.nodes) > 0:
-		p.report("GPU0217", "node/"+name, diagnose.Values{"node": name})
+		p.report("GPU0217", "node/"+name, diagnose.Values{"which": "of " + name})
+	case len(p.nodes) > 0:
+		p.report("GPU0217", "host", diagnose.Values{"which": "without NODE= (several Nodes have none)"})
 	}
 }
 
@@ -144,9 +162,9 @@ func (p *planner) releaseOf(n *gpu.Node) gpu.Release {
 }
 
 // match asks for one matched id, or reports why it has no name.
-func (p *planner) match(h *gpu.Host, n *gpu.Node, r gpu.Release, m gpu.Match, ask func(w want, node string, units int64)) {
+func (p *planner) match(h *gpu.Host, n *gpu.Node, r gpu.Release, m gpu.Match, ask func(want)) {
 	place := cmp.Or(h.Node, "the given host")
-	w := want{id: gpu.NVIDIA(m.Device), name: m.Name, how: m.How}
+	w := want{id: gpu.NVIDIA(m.Device), name: m.Name, how: m.How, nodes: []string{place}, release: r}
 	values := diagnose.Values{
 		"node": place, "id": w.id.Selector(), "count": fmt.Sprint(m.Count), "release": r.String(),
 		"expected": string(m.Expected), "name": string(m.Name),
@@ -154,16 +172,20 @@ func (p *planner) match(h *gpu.Host, n *gpu.Node, r gpu.Release, m gpu.Match, as
 	switch m.How {
 	case gpu.Illegal: // diagnose.Host reports it
 	case gpu.Unmatched:
-		values["served"], values["permit"] = listNames(n.Positive()), candidateFlags(w.id, m.Candidates, m.Expected)
+		values["served"], values["advice"] = listNames(n.Positive()), candidateAdvice(w.id, m.Candidates)
 		p.report("GPU0404", "node/"+place, values)
 	case gpu.Predicted:
-		ask(w, place, 0)
+		ask(w)
 	default:
 		if m.How == gpu.Renamed {
 			values["why"] = renamedWhy(m)
 			p.report("GPU0402", "node/"+place, values)
 		}
-		ask(w, place, n.Allocatable[m.Name])
+		if gpu.NoLauncherFinds(m.Device, m.Name) {
+			p.report("GPU0415", "node/"+place, values)
+		}
+		w.units = n.Allocatable[m.Name]
+		ask(w)
 	}
 }
 
@@ -179,34 +201,79 @@ func renamedWhy(m gpu.Match) string {
 	}
 }
 
-func candidateFlags(id gpu.ID, names []gpu.ResourceName, expected gpu.ResourceName) string {
-	if len(names) == 0 && expected.Check() != nil {
-		return "no name that Kubernetes accepts is served yet"
-	}
+// candidateAdvice offers the names that could be the id's, for somebody who knows.
+func candidateAdvice(id gpu.ID, names []gpu.ResourceName) string {
 	if len(names) == 0 {
-		names = []gpu.ResourceName{expected}
+		return "if the device plugin is still starting, wait for it; else look at its pod on the node"
 	}
 	var flags []string
 	for _, name := range names {
-		flags = append(flags, PermitFlag(id, name))
+		flags = append(flags, permitFlag(id, name))
 	}
-	return strings.Join(flags, " or ")
+	return "if one of them is right, say so: " + strings.Join(flags, " or ") + "; if the plugin is still starting, wait for it"
+}
+
+// ambiguous is a served name that does not tell an id.
+type ambiguous struct {
+	name  gpu.ResourceName
+	ids   []gpu.DeviceID
+	nodes []string
 }
 
 // infer asks for what a node's own resource names say, where they say one id.
-func (p *planner) infer(n *gpu.Node, ask func(w want, node string, units int64)) {
-	for _, x := range gpu.Infer(n) {
-		values := diagnose.Values{"node": n.Name, "name": string(x.Name), "permit": permitHint(x.Name)}
-		switch {
-		case len(x.IDs) == 1:
-			ask(want{id: gpu.NVIDIA(x.IDs[0]), name: x.Name, how: gpu.Inferred}, n.Name, n.Allocatable[x.Name])
-		case p.table.Permits(x.Name): // permitted already, whatever its id
-		case len(x.IDs) > 1:
-			values["ids"] = listIDs(x.IDs)
-			p.report("GPU0407", "node/"+n.Name, values)
-		default:
-			p.report("GPU0408", "node/"+n.Name, values)
+func (p *planner) infer(n *gpu.Node, ask func(want)) {
+	release := n.Plugin
+	if !release.Known() {
+		release = p.in.Release // zero when nobody named one: then all releases count
+	}
+	for _, x := range gpu.Infer(n, release) {
+		if len(x.IDs) != 1 {
+			p.ambiguous(n.Name, x)
+			continue
 		}
+		if gpu.NoLauncherFinds(x.IDs[0], x.Name) {
+			p.report("GPU0415", "node/"+n.Name, diagnose.Values{"id": gpu.NVIDIA(x.IDs[0]).Selector(), "name": string(x.Name)})
+		}
+		if diagnose.IsGrace(x.IDs[0]) {
+			p.report("GPU0211", "node/"+n.Name, diagnose.Values{"id": gpu.NVIDIA(x.IDs[0]).Selector(), "node": n.Name})
+		}
+		ask(want{id: gpu.NVIDIA(x.IDs[0]), name: x.Name, how: gpu.Inferred, nodes: []string{n.Name}, units: n.Allocatable[x.Name]})
+	}
+}
+
+// ambiguous collects the nodes of a name, so that many alike give one finding.
+func (p *planner) ambiguous(node string, x gpu.Inference) {
+	for i := range p.unclear {
+		if u := &p.unclear[i]; u.name == x.Name && slices.Equal(u.ids, x.IDs) {
+			u.nodes = append(u.nodes, node)
+			return
+		}
+	}
+	p.unclear = append(p.unclear, ambiguous{x.Name, x.IDs, []string{node}})
+}
+
+// reportUnclear reports the served names that told no id and that the table, as
+// it will be, does not permit either.
+func (p *planner) reportUnclear(after gpu.Table) {
+	for _, u := range p.unclear {
+		if after.Permits(u.name) {
+			continue
+		}
+		object, nodes := "node/"+u.nodes[0], "node "+u.nodes[0]
+		if len(u.nodes) > 1 {
+			object, nodes = p.object, "nodes "+someOf(u.nodes)
+		}
+		values := diagnose.Values{"nodes": nodes, "node": u.nodes[0], "name": string(u.name), "permit": permitText(u.name)}
+		if len(u.ids) == 0 {
+			p.report("GPU0408", object, values)
+			continue
+		}
+		var ids []gpu.ID
+		for _, d := range u.ids {
+			ids = append(ids, gpu.NVIDIA(d))
+		}
+		values["ids"] = diagnose.JoinIDs(ids)
+		p.report("GPU0407", object, values)
 	}
 }
 
@@ -217,13 +284,3 @@ func listNames(names []gpu.ResourceName) string {
 	}
 	return strings.Join(out, ", ")
 }
-
-func listIDs(ids []gpu.DeviceID) string {
-	var out []string
-	for _, d := range ids {
-		out = append(out, gpu.NVIDIA(d).Selector())
-	}
-	return strings.Join(out, " and ")
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
