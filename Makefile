@@ -16,6 +16,8 @@ LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
 MODULES  := . tools test/bench/kubectl
 TESTED   := . tools
 FUZZTIME ?= 10s
+# Each starts a control plane or two: one after the other.
+ON_CLUSTER := ./test/cluster/... ./test/e2e/... ./test/demo/...
 
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
@@ -37,8 +39,13 @@ build: ## Build bin/gpuctl
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuctl
 
 .PHONY: demo
-demo: build ## Walk three situations from the field
-	./hack/demo.sh
+demo: build cluster ## Show on a real cluster how a stuck VM gets its GPU
+	@go test -c -o bin/demo.test ./test/demo
+	@cd test/demo && GPUCTL_DEMO=1 ../../bin/demo.test -test.run '^TestDemo$$'
+
+.PHONY: cluster
+cluster: ## Build what the test cluster consists of; takes minutes, once
+	@go run ./test/cluster/up -build
 
 .PHONY: clean
 clean: ## Remove what was built here
@@ -56,13 +63,13 @@ lint: ## Lint the code and the tools
 	cd tools && go tool golangci-lint run ./...
 
 .PHONY: test
-test: e2e ## Run all tests; the last line counts them
+test: cluster ## Run all tests; the last line counts them
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$(mktemp -t gpuctl-test.XXXXXX)" \
 		--post-run-command hack/count-tests.sh --raw-command -- hack/test-json.sh $(TESTED)
 
 .PHONY: e2e
-e2e: ## Run the tests against a real control plane
-	@echo "e2e: not there yet: no test runs against a Kubernetes API server so far"
+e2e: cluster ## Run only the tests on a real control plane; they are part of test
+	go test -p 1 $(ON_CLUSTER)
 
 .PHONY: race
 race: export CGO_ENABLED := 1

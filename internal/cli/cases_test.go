@@ -135,7 +135,7 @@ func runCase(t *testing.T, dir string, check wireCheck) {
 		return
 	}
 	source, before := input(t, args, check.Target)
-	after := planned(t, stdout, check.Target)
+	after := plannedObject(t, stdout, check.Target)
 	checkPlan(t, check, before, after)
 	checkAgain(t, args, source, before, stdout, after)
 }
@@ -184,7 +184,7 @@ func input(t *testing.T, args []string, kind string) (string, manifest.Document)
 	return "", manifest.Document{}
 }
 
-func planned(t *testing.T, stdout, kind string) manifest.Object {
+func plannedObject(t *testing.T, stdout, kind string) manifest.Object {
 	t.Helper()
 	docs, skipped, err := manifest.Parse("stdout", []byte(stdout))
 	if err != nil || len(docs) != 1 || len(skipped) != 0 || docs[0].Kind() != kind {
@@ -358,7 +358,7 @@ func checkAgain(t *testing.T, args []string, source string, before manifest.Docu
 	if code != 0 {
 		t.Fatalf("on its own output: exit %d\n%s", code, stderr)
 	}
-	if diff := cmp.Diff(after, planned(t, out, fmt.Sprint(after["kind"]))); diff != "" {
+	if diff := cmp.Diff(after, plannedObject(t, out, fmt.Sprint(after["kind"]))); diff != "" {
 		t.Errorf("run on its own output it changes (-first +second):\n%s", diff)
 	}
 	if out != stdout {

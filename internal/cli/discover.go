@@ -57,13 +57,14 @@ func runDiscover(s *streams, flags *inventoryFlags, out *output) error {
 		findings = append(findings, inv.findings...)
 		findings = append(findings, diagnose.Host(&inv.host, release)...)
 	}
+	view.Findings = diagnose.Sort(append([]diagnose.Finding{}, findings...))
 	if done, err := out.structured(s, view); done {
 		return err
 	}
 	if err := view.print(s.printer(), out.is("wide")); err != nil {
 		return err
 	}
-	return s.commentary().Findings(diagnose.Sort(findings))
+	return s.commentary().Findings(view.Findings)
 }
 
 // thisHost reads the inventory of the machine that gpuctl runs on. In a pod the

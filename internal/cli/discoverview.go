@@ -14,7 +14,8 @@ import (
 // discoverView is what discover prints as JSON and YAML. Keys are added over
 // time and never change their meaning.
 type discoverView struct {
-	Nodes []nodeView `json:"nodes"`
+	Nodes    []nodeView         `json:"nodes"`
+	Findings []diagnose.Finding `json:"findings"` // what is on stderr in the other formats
 }
 
 type nodeView struct {
@@ -77,6 +78,7 @@ type mdevView struct {
 // kubelet when it starts on the host as it is.
 type pluginView struct {
 	Version   string         `json:"version"`
+	PCIIDs    string         `json:"pciIDs"` // date of the pci.ids that this release bundles
 	Resources []resourceView `json:"resources"`
 }
 
@@ -134,7 +136,7 @@ func viewDevice(verdict diagnose.Verdict, groups map[int][]*gpu.Function, r gpu.
 }
 
 func viewPlugin(h *gpu.Host, r gpu.Release) pluginView {
-	v := pluginView{Version: r.String(), Resources: []resourceView{}}
+	v := pluginView{Version: r.String(), PCIIDs: r.PCIIDs(), Resources: []resourceView{}}
 	registrations := r.Registrations(h)
 	for i := range registrations {
 		g := &registrations[i]

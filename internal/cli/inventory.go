@@ -115,7 +115,7 @@ func checkSources(sources map[string]*source) error {
 			return usagef("--iommu and --vf belong to a --lspci of the same node, and %s has none", where)
 		}
 		for _, file := range []string{s.lspciFile, s.iommu, s.vf} {
-			if file == "-" {
+			if isStdin(file) {
 				stdin++
 			}
 		}
@@ -124,6 +124,12 @@ func checkSources(sources map[string]*source) error {
 		return usagef("stdin (-) can be read once only; give files")
 	}
 	return nil
+}
+
+// isStdin reports that a flag's value, with or without NODE=, names stdin.
+func isStdin(value string) bool {
+	_, file := splitNode(value)
+	return file == "-"
 }
 
 // splitNode splits "NODE=FILE". A file name may hold "=" itself: only what can be

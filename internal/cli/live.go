@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -191,7 +190,7 @@ func (l *live) wire(ctx context.Context, out *output, in patch.Input, findings [
 			return err
 		}
 		result.Findings = diagnose.Sort(append(result.Findings, findings...))
-		return printPlan(l.s, out, &target, result)
+		return printPlan(l.s, out, &target, result, planned())
 	}
 	writing, cancel := context.WithTimeout(ctx, applyPatience)
 	defer cancel()
@@ -207,7 +206,7 @@ func (l *live) wire(ctx context.Context, out *output, in patch.Input, findings [
 		}
 	}
 	result.Findings = diagnose.Sort(append(result.Findings, findings...))
-	return printPlan(l.s, out, &target, result)
+	return printPlan(l.s, out, &target, result, written())
 }
 
 // after proves that the wiring is live and wakes who waits for it.
@@ -236,9 +235,7 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 	}
 	if len(woken) > 0 {
 		slices.Sort(woken)
-		findings = append(findings, diagnose.New("GPU0103", in.Target.Ref(), diagnose.Values{
-			"count": strconv.Itoa(len(woken)), "names": strings.Join(woken, ", "),
-		}))
+		findings = append(findings, diagnose.New("GPU0103", in.Target.Ref(), diagnose.Values{"names": strings.Join(woken, ", ")}))
 	}
 	return findings, nil
 }

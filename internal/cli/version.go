@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -51,7 +53,7 @@ func newVersion(s *streams) *cobra.Command {
 			if done, err := out.structured(s, b); done {
 				return err
 			}
-			_, err := fmt.Fprintf(s.out, "gpuctl %s %s %s %s\n", b.Version, b.Commit, b.Go, b.Platform)
+			_, err := fmt.Fprintln(s.out, strings.Join(slices.DeleteFunc([]string{"gpuctl", b.Version, b.Commit, b.Go, b.Platform}, func(x string) bool { return x == "" }), " "))
 			return err
 		},
 	}

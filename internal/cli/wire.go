@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,12 @@ or a cluster, and never writes to one.`,
   gpuctl wire --dry-run -f cluster.yaml
   gpuctl wire --dry-run -f cluster.yaml --lspci worker-1=lspci.txt -o yaml > kubevirt.yaml
   gpuctl wire --dry-run -f kubevirt.yaml --permit 10DE:2335=nvidia.com/GH100_H200_SXM_141GB`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q: write -f before every file", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runWire(cmd.Context(), s, &flags, &out) },
 	}
 	flags.inventoryFlags.add(cmd)
@@ -72,6 +78,9 @@ func runWire(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 	if len(flags.files) == 0 {
 		return runLive(ctx, s, flags, out)
 	}
+	if slices.Contains(flags.files, "-") && slices.ContainsFunc(slices.Concat(flags.lspci, flags.iommu, flags.vf), isStdin) {
+		return usagef("stdin (-) can be read once only; give files")
+	}
 	in, notes, findings, err := flags.input(s)
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", note)
@@ -88,7 +97,7 @@ func runWire(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 		return err
 	}
 	result.Findings = diagnose.Sort(append(result.Findings, findings...))
-	return printPlan(s, out, &in.Target, result)
+	return printPlan(s, out, &in.Target, result, planned())
 }
 
 // input reads everything the plan depends on.
@@ -179,7 +188,13 @@ type planView struct {
 	Findings []diagnose.Finding `json:"findings"`
 }
 
-func printPlan(s *streams, out *output, t *patch.Target, r patch.Result) error {
+// stage says what became of a plan.
+type stage struct{ head, label string }
+
+func planned() stage { return stage{"%s: %d to change", "planned"} }
+func written() stage { return stage{"%s: %d changed", "written"} }
+
+func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stage) error {
 	if out.is("json") {
 		view := planView{t.Identity(), r.Object, r.Changes, r.Findings}
 		view.Changes = append([]patch.Change{}, view.Changes...)
@@ -191,7 +206,7 @@ func printPlan(s *streams, out *output, t *patch.Target, r patch.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := summarise(s.commentary(), t, r); err != nil {
+	if err := summarise(s.commentary(), t, r, at); err != nil {
 		return err
 	}
 	if out.is("yaml") {
@@ -202,14 +217,18 @@ func printPlan(s *streams, out *output, t *patch.Target, r patch.Result) error {
 	if err != nil {
 		return err
 	}
-	return s.printer().Diff(t.File, t.File+" (planned)", string(before), string(after))
+	name := t.File
+	if strings.HasPrefix(name, "https://") { // a server: the object says more
+		name = t.Ref()
+	}
+	return s.printer().Diff(name, name+" ("+at.label+")", string(before), string(after))
 }
 
 // summarise prints what changes, why, and the findings.
-func summarise(p *render.Printer, t *patch.Target, r patch.Result) error {
+func summarise(p *render.Printer, t *patch.Target, r patch.Result, at stage) error {
 	head := t.Ref() + ": as it should be, no change"
 	if len(r.Changes) > 0 {
-		head = fmt.Sprintf("%s: %d to change", t.Ref(), len(r.Changes))
+		head = fmt.Sprintf(at.head, t.Ref(), len(r.Changes))
 	}
 	if err := p.Note("%s", head); err != nil {
 		return err

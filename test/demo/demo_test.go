@@ -1,0 +1,196 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gpuctl/gpuctl/internal/cli"
+	"github.com/gpuctl/gpuctl/test/cluster"
+)
+
+const (
+	h200 = "nvidia.com/GH100_H200_SXM_141GB"
+	// table is a KubeVirt CR as a platform ships it: other devices are permitted,
+	// and so every name is checked.
+	table = `{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[` +
+		`{"pciVendorSelector":"15B3:101E","resourceName":"mellanox.com/connectx_vf","externalResourceProvider":true}]}}}}`
+)
+
+// stage is where the story is told.
+type stage struct {
+	t   *testing.T
+	c   *cluster.Cluster
+	out io.Writer
+}
+
+// TestDemo wires a cluster whose every component is healthy and whose VM hangs.
+func TestDemo(t *testing.T) {
+	s := &stage{t: t, out: t.Output()}
+	if os.Getenv("GPUCTL_DEMO") != "" {
+		s.out = os.Stdout
+	}
+	s.say("Starting etcd, kube-apiserver, scheduler, controller manager, and KubeVirt's virt-api and",
+		"virt-controller on this machine. There is no kubelet, no virt-handler and no GPU: two nodes",
+		"and what their device plugins serve are made up, everything else is real.")
+	s.c = cluster.Start(t)
+	ns := s.prepare()
+	vmi := s.stuckVM(ns)
+	before := s.kubeVirt()
+	s.lookAround()
+	s.wire(vmi)
+	s.wireAgain()
+	s.remove(vmi, before)
+	s.title("That was it")
+	s.say("bin/gpuctl wire --dry-run    shows the plan for the cluster that your kubectl speaks to")
+}
+
+// prepare adds the nodes as gpu-operator leaves them.
+func (s *stage) prepare() string {
+	s.c.PatchKubeVirt(table)
+	passthrough := map[string]string{"nvidia.com/gpu.workload.config": "vm-passthrough"}
+	s.c.AddNode(cluster.Node{Name: "worker-1", Labels: passthrough, Resources: map[corev1.ResourceName]int64{h200: 8}})
+	s.c.AddNode(cluster.Node{Name: "worker-2", Labels: passthrough, Resources: map[corev1.ResourceName]int64{"nvidia.com/GA102GL_RTX_A6000": 2}})
+	return s.c.Namespace()
+}
+
+func (s *stage) stuckVM(ns string) *unstructured.Unstructured {
+	s.title("1  Everything is healthy, and a VM hangs")
+	s.say("worker-1 serves 8 x H200. A VM asks for one:")
+	vm := s.c.Create(s.c.Decode(`
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: trainer, namespace: ` + ns + `}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      terminationGracePeriodSeconds: 0
+      domain:
+        resources: {requests: {memory: 64Mi}}
+        devices: {gpus: [{name: gpu0, deviceName: ` + h200 + `}]}
+`))
+	vmi := s.c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: trainer, namespace: " + ns + "}}")
+	var message string
+	s.c.Eventually(30*time.Second, "KubeVirt refuses the VM", func(ctx context.Context) (err error) {
+		message, err = s.refusal(ctx, vmi)
+		return err
+	})
+	s.say("", "  kubectl get vmi "+vm.GetName()+" -o jsonpath='{.status.conditions[?(@.type==\"Synchronized\")].message}'", "  "+message)
+	return vmi
+}
+
+// refusal returns KubeVirt's own words for why there is no launcher pod.
+func (s *stage) refusal(ctx context.Context, vmi *unstructured.Unstructured) (string, error) {
+	got, err := s.c.Resource(vmi).Get(ctx, vmi.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
+	for _, x := range conditions {
+		if m := x.(map[string]any); m["type"] == "Synchronized" && m["status"] == "False" {
+			return fmt.Sprint(m["message"]), nil
+		}
+	}
+	return "", fmt.Errorf("VM %s is not refused yet", vmi.GetName())
+}
+
+func (s *stage) lookAround() {
+	s.title("2  What is on the hosts?")
+	s.say("lspci -nnk of both, pasted. The second RTX A6000 cannot be used: its audio function is on a",
+		"host driver, in the same IOMMU group.")
+	s.gpuctl("discover", "--lspci", "worker-1=testdata/worker-1.lspci", "--iommu", "worker-1=testdata/worker-1.iommu",
+		"--lspci", "worker-2=testdata/worker-2.lspci", "--iommu", "worker-2=testdata/worker-2.iommu")
+}
+
+func (s *stage) wire(vmi *unstructured.Unstructured) {
+	s.title("3  Wire it")
+	s.say("gpuctl adds what is missing to the KubeVirt CR and nothing else, proves by a dry run that VMs may",
+		"have host devices, and wakes the VM, which KubeVirt would retry after up to 16 minutes.")
+	s.cluster("wire")
+	began := time.Now()
+	var pod *corev1.Pod
+	s.c.Eventually(2*time.Second, "the VM has its launcher pod", func(ctx context.Context) error {
+		list, err := s.c.Clientset().CoreV1().Pods(vmi.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: "kubevirt.io=virt-launcher"})
+		if err != nil || len(list.Items) == 0 {
+			return fmt.Errorf("no launcher pod: %w", err)
+		}
+		pod = &list.Items[0]
+		return nil
+	})
+	took := time.Since(began)
+	node := s.c.RunVMI(vmi.GetNamespace(), vmi.GetName())
+	amount := pod.Spec.Containers[0].Resources.Limits[h200]
+	s.say("", fmt.Sprintf("%s after gpuctl ended, virt-controller had rendered %s,", took.Round(time.Millisecond), pod.Name),
+		fmt.Sprintf("which asks for %s x %s; kube-scheduler put it on %s.", amount.String(), h200, node))
+	if amount.Value() != 1 || node != "worker-1" {
+		s.t.Errorf("the pod asks for %v and runs on %s", amount, node)
+	}
+}
+
+func (s *stage) wireAgain() {
+	s.title("4  Wire it again")
+	before := s.kubeVirt().GetResourceVersion()
+	s.cluster("wire")
+	if s.kubeVirt().GetResourceVersion() != before {
+		s.t.Error("the second run changed the KubeVirt CR")
+	}
+}
+
+func (s *stage) remove(vmi, before *unstructured.Unstructured) {
+	s.title("5  And back")
+	s.say("An entry that a VM uses stays; so the VM is deleted first.")
+	vm := s.c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: " + vmi.GetName() + ", namespace: " + vmi.GetNamespace() + "}}")
+	if err := s.c.Resource(vm).Delete(context.Background(), vm.GetName(), metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.c.Eventually(30*time.Second, "the VM is gone", func(ctx context.Context) error {
+		if _, err := s.c.Resource(vmi).Get(ctx, vmi.GetName(), metav1.GetOptions{}); err == nil {
+			return fmt.Errorf("VM %s is still there", vmi.GetName())
+		}
+		return nil
+	})
+	s.cluster("wire", "--remove")
+	after := s.kubeVirt()
+	same := reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) &&
+		reflect.DeepEqual(before.GetLabels(), after.GetLabels()) && reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations())
+	if !same {
+		s.t.Errorf("the KubeVirt CR was %v, is %v", before.Object, after.Object)
+		return
+	}
+	s.say("", "The KubeVirt CR's spec, labels and annotations are what they were before.")
+}
+
+func (s *stage) kubeVirt() *unstructured.Unstructured {
+	kv := s.c.Decode("{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: kubevirt, namespace: kubevirt}}")
+	got, err := s.c.Resource(kv).Get(context.Background(), "kubevirt", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+// cluster runs gpuctl on the cluster; gpuctl runs it as it is.
+func (s *stage) cluster(args ...string) { s.run(args, "--kubeconfig", s.c.Kubeconfig()) }
+
+func (s *stage) gpuctl(args ...string) { s.run(args) }
+
+func (s *stage) run(args []string, hidden ...string) {
+	fmt.Fprintf(s.out, "\n$ gpuctl %s\n", strings.Join(args, " "))
+	if code := cli.Main(append(args, hidden...), strings.NewReader(""), s.out, s.out); code != 0 {
+		s.t.Fatalf("gpuctl %s: exit %d", strings.Join(args, " "), code)
+	}
+}
+
+func (s *stage) title(text string) { fmt.Fprintf(s.out, "\n== %s\n", text) }
+
+func (s *stage) say(lines ...string) { fmt.Fprintln(s.out, strings.Join(lines, "\n")) }
