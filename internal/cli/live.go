@@ -96,6 +96,8 @@ func (l *live) run(ctx context.Context, out *output) error {
 	switch {
 	case l.flags.remove && notReady(err):
 		return l.s.commentary().Note("KubeVirt is gone: nothing to remove")
+	case l.flags.waits() && notReady(err):
+		return l.waitedInVain(err)
 	case err != nil:
 		return err
 	}
@@ -109,6 +111,16 @@ func (l *live) run(ctx context.Context, out *output) error {
 		return timeoutError{fmt.Errorf("waited %s, and %d GPU nodes serve nothing yet", l.flags.wait, len(pending))}
 	}
 	return nil
+}
+
+// waitedInVain says that KubeVirt was not there in time.
+func (l *live) waitedInVain(err error) error {
+	if l.flags.strict {
+		return timeoutError{fmt.Errorf("waited %s: %w", l.flags.wait, err)}
+	}
+	return l.s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0101", "cluster", diagnose.Values{
+		"wait": l.flags.wait.String(), "problem": err.Error(),
+	})})
 }
 
 // waits reports whether the command waits for nodes at all.

@@ -43,7 +43,9 @@ func gpuctlAs(kubeconfig string, args ...string) (code int, stdout, stderr strin
 // succeed runs gpuctl and fails the test when it fails.
 func succeed(t *testing.T, c *cluster.Cluster, args ...string) (stdout, stderr string) {
 	t.Helper()
+	began := time.Now()
 	code, stdout, stderr := gpuctl(c, args...)
+	t.Logf("gpuctl %s took %s", strings.Join(args, " "), time.Since(began).Round(time.Millisecond))
 	if code != 0 {
 		t.Fatalf("gpuctl %s: exit %d\n%s", strings.Join(args, " "), code, stderr)
 	}

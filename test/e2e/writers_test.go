@@ -105,6 +105,46 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
+// What an admission plugin refuses is not tried again, and its reason is shown.
+func TestRejectedWrite(t *testing.T) {
+	c := shared.For(t)
+	unwired(c)
+	c.AddNode(gpuNode("worker-1", h200, 8))
+	policy := c.Create(c.Decode(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: frozen-kubevirt}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [kubevirt.io], apiVersions: ["*"], resources: [kubevirts], operations: [UPDATE]}]
+  validations: [{expression: "!('gpuctl.dev/wired' in object.metadata.?annotations.orValue({}))", message: the KubeVirt CR is frozen}]
+`))
+	binding := c.Create(c.Decode(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: frozen-kubevirt}
+spec: {policyName: frozen-kubevirt, validationActions: [Deny]}
+`))
+	defer deleteAnyway(t, c, policy)
+	defer deleteAnyway(t, c, binding)
+	kv := kubeVirt(t, c)
+	kv.SetAnnotations(map[string]string{"gpuctl.dev/wired": "probe"})
+	c.Eventually(soon, "the policy is in force", func(ctx context.Context) error {
+		_, err := c.Resource(kv).Update(ctx, kv, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return errorf("a dry run is let through")
+		}
+		return nil
+	})
+	check := untouched(t, c)
+	began := time.Now()
+	code, stdout, stderr := gpuctl(c, "wire")
+	if code != 1 || stdout != "" || !strings.Contains(stderr, "the KubeVirt CR is frozen") || time.Since(began) > 10*time.Second {
+		t.Errorf("exit %d after %s, stdout %q\n%s", code, time.Since(began), stdout, stderr)
+	}
+	check()
+}
+
 func TestExpiredToken(t *testing.T) {
 	c := shared.For(t)
 	c.ServiceAccount("default", "expired")
@@ -123,8 +163,9 @@ func TestWhichKubeVirt(t *testing.T) {
 	second := c.Decode("{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: second, namespace: default}, spec: {}}")
 	created := c.Create(second)
 	check := untouched(t, c)
-	if _, stderr := succeed(t, c, "wire", "--dry-run"); strings.Contains(stderr, "second") {
-		t.Errorf("the one that is not deployed was taken:\n%s", stderr)
+	if _, stderr := succeed(t, c, "wire", "--dry-run"); !strings.Contains(stderr, "KubeVirt kubevirt/kubevirt: 1 to change") ||
+		!strings.Contains(stderr, "passed over: KubeVirt default/second (it is not deployed)") {
+		t.Errorf("the one that is not deployed:\n%s", stderr)
 	}
 	created.Object["status"] = map[string]any{"phase": "Deployed"}
 	if _, err := c.Resource(created).UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
@@ -150,6 +191,12 @@ func TestWhichKubeVirt(t *testing.T) {
 	code, stdout, stderr = gpuctl(c, "wire")
 	if code != 1 || stdout != "" || !strings.Contains(stderr, "no KubeVirt CR") {
 		t.Errorf("none: exit %d, stdout %q\n%s", code, stdout, stderr)
+	}
+	if code, _, stderr := gpuctl(c, "wire", "--wait", "1s"); code != 124 || !strings.Contains(stderr, "no KubeVirt CR") {
+		t.Errorf("none, waiting: exit %d\n%s", code, stderr)
+	}
+	if _, stderr := succeed(t, c, "wire", "--wait", "1s", "--strict=false"); !strings.Contains(stderr, "GPU0101") {
+		t.Errorf("none, waiting, not strict:\n%s", stderr)
 	}
 	if _, stderr := succeed(t, c, "wire", "--remove"); !strings.Contains(stderr, "nothing to remove") {
 		t.Errorf("removing without a CR:\n%s", stderr)
