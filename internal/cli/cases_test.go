@@ -105,14 +105,7 @@ func readChecks(t *testing.T, file string) []wireCheck {
 
 func runCase(t *testing.T, dir string, check wireCheck) {
 	t.Helper()
-	args := check.Args
-	if check.BareCR {
-		bare := filepath.Join(t.TempDir(), "bare.yaml")
-		if err := os.WriteFile(bare, []byte(bareCR), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append([]string{"-f", bare}, args...)
-	}
+	args := check.args(t)
 	t.Chdir(dir)
 	code, stdout, stderr := run(t, append([]string{"wire", "--dry-run", "-o", "yaml"}, args...)...)
 	if code != check.Exit {
@@ -138,6 +131,19 @@ func runCase(t *testing.T, dir string, check wireCheck) {
 	after := plannedObject(t, stdout, check.Target)
 	checkPlan(t, check, before, after)
 	checkAgain(t, args, source, before, stdout, after)
+}
+
+// args returns the run's arguments, with the bare CR where it wants one.
+func (c wireCheck) args(t *testing.T) []string {
+	t.Helper()
+	if !c.BareCR {
+		return c.Args
+	}
+	bare := filepath.Join(t.TempDir(), "bare.yaml")
+	if err := os.WriteFile(bare, []byte(bareCR), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"-f", bare}, c.Args...)
 }
 
 // run runs gpuctl and returns exit code, stdout and stderr.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,14 +89,7 @@ func caseFindings(t *testing.T, id string) []diagnose.Finding {
 		t.Fatalf("case %s: %v, %v", id, dirs, err)
 	}
 	check := readChecks(t, filepath.Join(dirs[0], "checks.yaml"))[0]
-	args := check.Args
-	if check.BareCR {
-		bare := filepath.Join(t.TempDir(), "bare.yaml")
-		if err := os.WriteFile(bare, []byte(bareCR), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append([]string{"-f", bare}, args...)
-	}
+	args := check.args(t)
 	t.Chdir(dirs[0])
 	code, stdout, stderr := run(t, append([]string{"wire", "-o", "json"}, args...)...)
 	if code != 0 {
