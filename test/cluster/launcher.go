@@ -16,9 +16,8 @@ type launcher struct{ work chan func() }
 func newLauncher() *launcher {
 	l := &launcher{work: make(chan func())}
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, and that is the
-		// end of every process that is still there.
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		for f := range l.work {
 			f()
 		}
@@ -35,8 +34,8 @@ func (l *launcher) start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// close kills what is left of the launcher's processes. Nothing can be started
-// any more.
+// close ends the launcher, which can start nothing any more. Its processes have
+// to be stopped before.
 func (l *launcher) close() { close(l.work) }
 
 // signalGroup signals a process that a launcher has started, and all that it

@@ -96,7 +96,7 @@ func TestChild(t *testing.T) {
 type child struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	output *bytes.Buffer
+	output *buffer
 	dir    string // of its cluster
 }
 
@@ -107,7 +107,7 @@ func startChild(t *testing.T, mode string) child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := child{cmd: exec.CommandContext(t.Context(), program, "-test.run=^TestChild$", "-test.v"), output: &bytes.Buffer{}}
+	c := child{cmd: exec.CommandContext(t.Context(), program, "-test.run=^TestChild$", "-test.v"), output: &buffer{}}
 	c.cmd.Env = append(os.Environ(), childMode+"="+mode, "TMPDIR="+shortTempDir(t))
 	c.cmd.Stderr = c.output
 	stdin, err := c.cmd.StdinPipe()

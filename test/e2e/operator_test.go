@@ -14,6 +14,7 @@ import (
 
 // virt-operator's validator sees every change of the KubeVirt CR.
 func TestVirtOperator(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.WithOperator())
 	c.AddNode(gpuNode("worker-1", h200, 8))
 

@@ -159,6 +159,7 @@ func TestExpiredToken(t *testing.T) {
 
 // There must be exactly one KubeVirt CR.
 func TestWhichKubeVirt(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.APIOnly())
 	second := c.Decode("{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: second, namespace: default}, spec: {}}")
 	created := c.Create(second)
