@@ -13,7 +13,7 @@ export GOFLAGS := $(strip $(filter-out -trimpath -buildvcs=%,$(GOFLAGS)) -trimpa
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
 
-MODULES  := . tools test/bench/kubectl
+MODULES  := . tools test/bench/kubectl test/cluster/controlplane test/cluster/kubevirt
 TESTED   := . tools
 FUZZTIME ?= 10s
 # Each starts a control plane or two: one after the other.

@@ -12,6 +12,7 @@ import (
 )
 
 func TestAPIOnly(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.APIOnly())
 	c.AddNode(cluster.Node{
 		Name: "node", Resources: map[corev1.ResourceName]int64{"nvidia.com/API_ONLY": 1},

@@ -46,7 +46,7 @@ func WithOperator() Option { return func(o *options) { o.kind = withOperator } }
 
 // APIOnly leaves out everything that acts: there are etcd, the API server, and
 // KubeVirt's CRDs, accounts and CR. Objects stay as they are written, nodes have
-// no heartbeat, and nothing is scheduled. It starts in half the time.
+// no heartbeat, and nothing is scheduled. It starts sooner.
 func APIOnly() Option { return func(o *options) { o.kind = apiOnly } }
 
 const (

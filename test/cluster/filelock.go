@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -18,8 +19,10 @@ type fileLock struct{ file *os.File }
 // tryLock takes the lock on a file, which it creates. It returns errLocked
 // without waiting when the lock is taken.
 func tryLock(path string) (*fileLock, error) {
-	// Others may want the lock as well: the umask decides.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if errors.Is(err, fs.ErrPermission) {
+		f, err = os.Open(path) // another user's will do
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
 	}
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		mode       string
 		signal     syscall.Signal

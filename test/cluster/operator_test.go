@@ -16,6 +16,7 @@ func TestOperatorGuardsKubeVirt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes most of a minute")
 	}
+	t.Parallel()
 	const gpu = "nvidia.com/WITH_OPERATOR"
 	c := cluster.Start(t, cluster.WithOperator())
 	kv := c.Decode("{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: kubevirt, namespace: kubevirt}}")
