@@ -17,6 +17,7 @@ import (
 //	/sys/kernel/iommu_groups/40/devices/0000:18:00.0
 //	IOMMU Group 40 18:00.0 3D controller [0302]: …
 //	IOMMU Group 40:                                 devices on the lines below
+//	/sys/kernel/iommu_groups/40/devices:            so too, as ls prints it
 //
 // with # comments and one header line. Any other line is an error.
 //
@@ -111,13 +112,18 @@ func parseGroups(text []byte) ([]member, error) {
 // PCI function: a header, a mediated device, a directory.
 func (p *groupParser) line(line string) (*gpu.Address, gpu.Group, error) {
 	if _, rest, ok := strings.Cut(line, "iommu_groups/"); ok {
-		return pathLine(line, rest)
+		return p.pathLine(line, rest)
 	}
 	words := strings.Fields(line)
 	if len(words) > 2 && strings.EqualFold(words[0]+" "+strings.TrimSuffix(words[1], ":"), keyGroup) {
 		return p.scriptLine(words[2:])
 	}
 	addr, err := gpu.ParseAddress(words[0])
+	if err == nil && len(words) == 2 { // a pair stands for itself, below a header too
+		if group, err := parseGroup(words[1]); err == nil {
+			return &addr, group, nil
+		}
+	}
 	switch {
 	case err == nil && p.header != nil:
 		return &addr, *p.header, nil
@@ -131,8 +137,9 @@ func (p *groupParser) line(line string) (*gpu.Address, gpu.Group, error) {
 }
 
 // pathLine reads a line with a path of sysfs in it, of which rest is what
-// follows "iommu_groups/". Of several addresses the last is the function's own.
-func pathLine(line, rest string) (*gpu.Address, gpu.Group, error) {
+// follows "iommu_groups/". Of several addresses the last is the function's own; a
+// folder's path, as ls prints it, is a header for the names below.
+func (p *groupParser) pathLine(line, rest string) (*gpu.Address, gpu.Group, error) {
 	number, _, _ := strings.Cut(rest, "/")
 	group, err := parseGroup(strings.TrimSpace(number))
 	if err != nil {
@@ -140,6 +147,7 @@ func pathLine(line, rest string) (*gpu.Address, gpu.Group, error) {
 	}
 	words := addresses(line)
 	if len(words) == 0 {
+		p.header = &group
 		return nil, group, nil
 	}
 	return &words[len(words)-1], group, nil

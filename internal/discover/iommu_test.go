@@ -34,6 +34,14 @@ func TestApplyIOMMU(t *testing.T) {
 			text: text("0000:01:00.0\t13", "01:00.1 13", "0000:02:00.0\t5"),
 			want: []string{gpu13, audio13, nic5}, wantIOMMU: gpu.Present,
 		},
+		"what ls prints of the groups' folders": {
+			text: text("/sys/kernel/iommu_groups/13/devices:", "0000:01:00.0", "0000:01:00.1", "", "/sys/kernel/iommu_groups/5/devices:", "0000:02:00.0"),
+			want: []string{gpu13, audio13, nic5}, wantIOMMU: gpu.Present,
+		},
+		"a pair below a header stands for itself": {
+			text: text("IOMMU Group 13:", "\t01:00.0 VGA compatible controller", "01:00.1 13", "0000:02:00.0 5"),
+			want: []string{gpu13, audio13, nic5}, wantIOMMU: gpu.Present,
+		},
 		"header, comments, blank lines": {
 			text: text("address\tiommu_group", "# of node-1", "", "0000:01:00.0\t13 # the GPU", "0000:01:00.1\t13", "0000:02:00.0\t5"),
 			want: []string{gpu13, audio13, nic5}, wantIOMMU: gpu.Present,
