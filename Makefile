@@ -36,12 +36,13 @@ help: ## Show this list
 
 .PHONY: build
 build: ## Build bin/gpuctl
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuctl
+	@go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gpuctl
 
 .PHONY: demo
 demo: build cluster ## Show on a real cluster how a stuck VM gets its GPU
 	@go test -c -o bin/demo.test ./test/demo
-	@cd test/demo && GPUCTL_DEMO=1 ../../bin/demo.test -test.run '^TestDemo$$'
+	@cd test/demo && GPUCTL_DEMO=1 ../../bin/demo.test -test.run '^TestDemo$$' | grep -v '^PASS$$'
+	@rm -f bin/demo.test
 
 .PHONY: cluster
 cluster: ## Build what the test cluster consists of; takes minutes, once

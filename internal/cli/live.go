@@ -80,13 +80,7 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 		}
 		maps.Copy(l.hosts, own)
 	}
-	err = l.run(ctx, out)
-	var refusal *patch.Refusal
-	if errors.As(err, &refusal) && !flags.strict && refusal.Only("GPU0319") {
-		_ = s.commentary().Findings(refusal.Findings)
-		return s.commentary().Note("not wired: the first entry is held back; see GPU0319 above")
-	}
-	return err
+	return l.run(ctx, out)
 }
 
 // run wires the cluster as it is, or with --wait as it is when every GPU node is
@@ -97,7 +91,7 @@ func (l *live) run(ctx context.Context, out *output) error {
 	case l.flags.remove && notReady(err):
 		return l.s.commentary().Note("KubeVirt is gone: nothing to remove")
 	case l.flags.waits() && notReady(err):
-		return l.waitedInVain(err)
+		return l.waitedInVain(out, err)
 	case err != nil:
 		return err
 	}
@@ -114,11 +108,11 @@ func (l *live) run(ctx context.Context, out *output) error {
 }
 
 // waitedInVain says that KubeVirt was not there in time.
-func (l *live) waitedInVain(err error) error {
+func (l *live) waitedInVain(out *output, err error) error {
 	if l.flags.strict {
 		return timeoutError{fmt.Errorf("waited %s: %w", l.flags.wait, err)}
 	}
-	return l.s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0101", "cluster", diagnose.Values{
+	return printFindings(l.s, out, []diagnose.Finding{diagnose.New("GPU0101", "cluster", diagnose.Values{
 		"wait": l.flags.wait.String(), "problem": err.Error(),
 	})})
 }
@@ -136,7 +130,7 @@ func (l *live) ready(ctx context.Context) (in patch.Input, findings, pending []d
 			pending = unserved(in.Nodes)
 		}
 		over := !l.flags.waits() || !time.Now().Before(deadline)
-		if over || err != nil && !notReady(err) || err == nil && len(pending) == 0 {
+		if over || err != nil && !notReady(err) && !patch.Transient(err) || err == nil && len(pending) == 0 {
 			return in, findings, pending, err
 		}
 		if err := pause(ctx, deadline); err != nil {
@@ -147,7 +141,7 @@ func (l *live) ready(ctx context.Context) (in patch.Input, findings, pending []d
 
 // notReady reports that KubeVirt is not there yet, which waiting may change.
 func notReady(err error) bool {
-	return errors.Is(err, cluster.ErrNoKubeVirt) || errors.Is(err, patch.ErrNoTarget)
+	return errors.Is(err, cluster.ErrNoKubeVirt) || errors.Is(err, cluster.ErrNotReady) || errors.Is(err, patch.ErrNoTarget)
 }
 
 // pause waits for the next look, not beyond the deadline.
@@ -175,7 +169,7 @@ func unserved(nodes []gpu.Node) []diagnose.Finding {
 
 // gather reads the cluster into the plan's input.
 func (l *live) gather(ctx context.Context) (patch.Input, []diagnose.Finding, error) {
-	docs, notes, err := l.client.Gather(ctx)
+	docs, notes, err := l.client.Gather(ctx, l.flags.remove)
 	if err != nil {
 		return patch.Input{}, nil, err
 	}
@@ -202,23 +196,41 @@ func (l *live) wire(ctx context.Context, out *output, in patch.Input, findings [
 			return err
 		}
 		result.Findings = diagnose.Sort(append(result.Findings, findings...))
-		return printPlan(l.s, out, &target, result, planned())
+		return printLive(l.s, out, target, target.Object, result, planned())
 	}
-	writing, cancel := context.WithTimeout(ctx, applyPatience)
+	writing, cancel := context.WithTimeoutCause(ctx, applyPatience, fmt.Errorf("nothing was written within %s", applyPatience))
 	defer cancel()
-	result, err := patch.Apply(writing, l.client, in, l.plan)
+	done, err := patch.Apply(writing, l.client, in, l.plan)
 	if err != nil {
 		return l.client.Explain(err)
 	}
 	if !l.flags.remove {
-		more, err := l.after(ctx, in, result)
+		more, err := l.after(ctx, in, done.Result)
 		findings = append(findings, more...)
 		if err != nil {
 			return err
 		}
 	}
-	result.Findings = diagnose.Sort(append(result.Findings, findings...))
-	return printPlan(l.s, out, &target, result, written())
+	done.Findings = diagnose.Sort(append(done.Findings, findings...))
+	return printLive(l.s, out, target, done.Before, done.Result, written())
+}
+
+// printLive prints a plan of a live object, without what only the API server may
+// write: for a repository, or to be applied again.
+func printLive(s *streams, out *output, t patch.Target, before manifest.Object, r patch.Result, at stage) error {
+	t.Document = manifest.Live(t.File, published(before))
+	r.Object = published(r.Object)
+	return printPlan(s, out, &t, r, at)
+}
+
+func published(obj manifest.Object) manifest.Object {
+	out, _ := manifest.DeepCopy(obj).(map[string]any)
+	delete(out, "status")
+	meta, _ := out["metadata"].(map[string]any)
+	for _, key := range []string{"resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"} {
+		delete(meta, key)
+	}
+	return out
 }
 
 // after proves that the wiring is live and wakes who waits for it.
@@ -241,12 +253,14 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 			"target": in.Target.Ref(), "kubevirt": in.Target.Managed.Ref(),
 		})), nil
 	}
-	woken, err := l.client.WakeAll(ctx, table.Permits)
+	woken, failed, err := l.client.WakeAll(ctx, table.Permits)
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		findings = append(findings, diagnose.New("GPU0104", "VirtualMachineInstance "+name, diagnose.Values{"name": name, "problem": failed[name].Error()}))
+	}
 	if err != nil {
-		return findings, l.client.Explain(err)
+		findings = append(findings, diagnose.New("GPU0104", "cluster", diagnose.Values{"name": "some instances", "problem": err.Error()}))
 	}
 	if len(woken) > 0 {
-		slices.Sort(woken)
 		findings = append(findings, diagnose.New("GPU0103", in.Target.Ref(), diagnose.Values{"names": strings.Join(woken, ", ")}))
 	}
 	return findings, nil
@@ -289,9 +303,11 @@ func (l *live) verify(ctx context.Context, target *manifest.Document, table gpu.
 	case err == nil:
 		return nil, nil
 	case errors.Is(err, cluster.ErrGateClosed):
-		return nil, &patch.Refusal{Findings: []diagnose.Finding{diagnose.New("GPU0323", target.Ref(), diagnose.Values{
+		return nil, &patch.Refusal{Written: true, Findings: []diagnose.Finding{diagnose.New("GPU0323", target.Ref(), diagnose.Values{
 			"object": target.Ref(), "namespace": target.Meta("namespace"),
 		})}}
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("the change is written; the check of the gate was stopped: %w", err)
 	default:
 		return []diagnose.Finding{diagnose.New("GPU0324", target.Ref(), diagnose.Values{"reason": err.Error()})}, nil
 	}

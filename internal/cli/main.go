@@ -75,7 +75,11 @@ func (s *streams) exit(err error) int {
 		return exitOK
 	case errors.As(err, &refusal):
 		_ = s.commentary().Findings(refusal.Findings)
-		fmt.Fprintln(s.err, "refused: nothing was changed; see the findings of severity error above")
+		last := "refused: nothing was changed; see the findings of severity error above"
+		if refusal.Written {
+			last = "failed: the change is written, and does not do what it should; see the findings of severity error above"
+		}
+		fmt.Fprintln(s.err, last)
 		return exitFailed
 	case errors.As(err, &usage):
 		fmt.Fprintf(s.err, "error: %v\n", err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,12 +73,47 @@ or a cluster, and never writes to one.`,
 }
 
 func runWire(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
-	if flags.force && !flags.remove {
-		return usagef("--force belongs to --remove")
+	if err := flags.check(); err != nil {
+		return err
 	}
+	run := runFiles
 	if len(flags.files) == 0 {
-		return runLive(ctx, s, flags, out)
+		run = runLive
 	}
+	err := run(ctx, s, flags, out)
+	var refusal *patch.Refusal
+	if errors.As(err, &refusal) && !flags.strict && refusal.Only("GPU0319") {
+		return printFindings(s, out, refusal.Findings)
+	}
+	return err
+}
+
+// check refuses flags that say nothing together.
+func (f *wireFlags) check() error {
+	switch {
+	case f.force && !f.remove:
+		return usagef("--force belongs to --remove")
+	case f.remove && len(f.permits) > 0:
+		return usagef("--permit adds and --remove takes away; give one of them")
+	case f.wait < 0:
+		return usagef("--wait %s: want a duration from now on", f.wait)
+	case len(f.files) > 0 && (f.kubeconfig != "" || f.kubeContext != "" || f.thisHost || f.wait > 0 || f.noWake):
+		return usagef("-f plans on files alone: --kubeconfig, --context, --this-host, --wait and --no-wake belong to a live cluster")
+	}
+	return nil
+}
+
+// printFindings prints the findings of a run that plans nothing and fails nobody.
+func printFindings(s *streams, out *output, findings []diagnose.Finding) error {
+	if out.is("json") {
+		_, err := out.structured(s, planView{Changes: []patch.Change{}, Findings: findings})
+		return err
+	}
+	return s.commentary().Findings(findings)
+}
+
+// runFiles plans on files.
+func runFiles(_ context.Context, s *streams, flags *wireFlags, out *output) error {
 	if slices.Contains(flags.files, "-") && slices.ContainsFunc(slices.Concat(flags.lspci, flags.iommu, flags.vf), isStdin) {
 		return usagef("stdin (-) can be read once only; give files")
 	}
@@ -218,7 +254,7 @@ func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stag
 		return err
 	}
 	name := t.File
-	if strings.HasPrefix(name, "https://") { // a server: the object says more
+	if strings.Contains(name, "://") { // a server: the object says more
 		name = t.Ref()
 	}
 	return s.printer().Diff(name, name+" ("+at.label+")", string(before), string(after))

@@ -20,7 +20,7 @@ import (
 type Client struct {
 	dynamic  dynamic.Interface
 	kubevirt kubevirt.Interface
-	mapper   meta.RESTMapper
+	mapper   meta.ResettableRESTMapper
 	server   string
 }
 
@@ -44,7 +44,7 @@ func Connect(o Options) (*Client, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("load kubeconfig: %w; give one with --kubeconfig", err)
+		return nil, fmt.Errorf("load kubeconfig: %w; see --kubeconfig and --context", err)
 	}
 	config.UserAgent = o.UserAgent
 	return ForConfig(config)

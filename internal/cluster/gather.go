@@ -18,10 +18,15 @@ import (
 // ErrNoKubeVirt is returned when the cluster has no KubeVirt installed.
 var ErrNoKubeVirt = errors.New("KubeVirt is not installed")
 
+// ErrNotReady is returned when KubeVirt is being installed and does not serve all
+// of its kinds yet.
+var ErrNotReady = errors.New("KubeVirt is not ready")
+
 // listed is a kind that Gather reads.
 type listed struct {
 	group, kind string
 	optional    bool // the cluster may lack it, or not let us read it
+	vital       bool // without it nobody can tell what the first entry breaks
 }
 
 func gathered() []listed {
@@ -29,8 +34,8 @@ func gathered() []listed {
 		{group: "kubevirt.io", kind: "KubeVirt"},
 		{group: "hco.kubevirt.io", kind: "HyperConverged", optional: true},
 		{group: "", kind: "Node"},
-		{group: "kubevirt.io", kind: "VirtualMachine"},
-		{group: "kubevirt.io", kind: "VirtualMachineInstance"},
+		{group: "kubevirt.io", kind: "VirtualMachine", vital: true},
+		{group: "kubevirt.io", kind: "VirtualMachineInstance", vital: true},
 		{group: "kubevirt.io", kind: "VirtualMachineInstanceReplicaSet", optional: true},
 		{group: "kubevirt.io", kind: "VirtualMachineInstancePreset", optional: true},
 		{group: "pool.kubevirt.io", kind: "VirtualMachinePool", optional: true},
@@ -44,8 +49,11 @@ const pageSize = 500
 
 // Gather reads every object that wiring depends on, in the form that files have.
 // Notes name what could not be read and is not vital. The error is
-// [ErrNoKubeVirt] when the cluster does not know the kind.
-func (c *Client) Gather(ctx context.Context) (docs []manifest.Document, notes []string, err error) {
+// [ErrNoKubeVirt] when the cluster does not know the kind, and [ErrNotReady] when
+// it lacks VMs; lenient lets the latter pass. Kinds are looked up anew each time,
+// since CRDs come and go.
+func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Document, notes []string, err error) {
+	c.mapper.Reset()
 	for _, l := range gathered() {
 		found, err := c.list(ctx, schema.GroupKind{Group: l.group, Kind: l.kind}, metav1.ListOptions{})
 		switch {
@@ -53,6 +61,8 @@ func (c *Client) Gather(ctx context.Context) (docs []manifest.Document, notes []
 			docs = append(docs, found...)
 		case meta.IsNoMatchError(err) && l.kind == "KubeVirt":
 			return nil, nil, fmt.Errorf("%w in the cluster at %s", ErrNoKubeVirt, c.server)
+		case meta.IsNoMatchError(err) && l.vital && !lenient:
+			return nil, nil, fmt.Errorf("%w: the cluster at %s does not serve %s yet", ErrNotReady, c.server, l.kind)
 		case meta.IsNoMatchError(err):
 		case l.optional && apierrors.IsForbidden(err):
 			notes = append(notes, fmt.Sprintf("cannot list %s, so none are considered: %v", l.kind, err))
@@ -104,14 +114,34 @@ func (c *Client) plugins(ctx context.Context) ([]manifest.Document, string) {
 		if _, ok := pluginRelease(pod); !ok {
 			continue
 		}
-		labels, _, _ := unstructured.NestedStringMap(sets[i].Object, "spec", "selector", "matchLabels")
-		pods, err := c.list(ctx, schema.GroupKind{Kind: "Pod"}, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})})
+		pods, err := c.podsOf(ctx, &sets[i])
 		if err != nil {
 			return nil, fmt.Sprintf("cannot list the device plugin's pods, so its release is not known: %v", err)
 		}
 		out = append(out, pods...)
 	}
 	return out, ""
+}
+
+// podsOf lists the pods that a DaemonSet controls. Its labels alone prove nothing:
+// anybody can make a pod that carries them.
+func (c *Client) podsOf(ctx context.Context, set *manifest.Document) ([]manifest.Document, error) {
+	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "Pod"})
+	if err != nil {
+		return nil, err
+	}
+	page, err := c.dynamic.Resource(mapping.Resource).Namespace(set.Meta("namespace")).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []manifest.Document
+	for i := range page.Items {
+		owner := metav1.GetControllerOf(&page.Items[i])
+		if owner != nil && owner.Kind == "DaemonSet" && string(owner.UID) == set.Meta("uid") {
+			out = append(out, c.document(&page.Items[i]))
+		}
+	}
+	return out, nil
 }
 
 // list reads all objects of a kind in the version that the server prefers.

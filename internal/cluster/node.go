@@ -95,7 +95,9 @@ func readPlugins(f *Facts, docs []manifest.Document) {
 		if d.Kind() != "Pod" || group(d) != "" {
 			continue
 		}
+		phase, _ := manifest.Lookup(d.Object, manifest.Path{"status", "phase"})
 		release, ok := pluginRelease(d.Object)
+		ok = ok && phase != "Succeeded" && phase != "Failed"
 		node, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "nodeName"})
 		if !ok {
 			continue

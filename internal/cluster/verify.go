@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,8 +27,8 @@ const gateClosed = "Host Devices feature gate is not enabled"
 // its own watch, so it is asked again for up to patience. The error is
 // [ErrGateClosed] when it still refuses then; any other error means that the
 // answer says nothing about the gate.
-func (c *Client) VerifyGate(ctx context.Context, namespace, device string, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (c *Client) VerifyGate(parent context.Context, namespace, device string, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(parent, patience)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -35,11 +36,16 @@ func (c *Client) VerifyGate(ctx context.Context, namespace, device string, patie
 		if err == nil || ctx.Err() == nil { // an answer cut short says nothing new
 			last = err
 		}
+		if final := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err); final && !strings.Contains(err.Error(), gateClosed) {
+			return false, err // asking again changes nothing
+		}
 		return err == nil, nil
 	})
 	switch {
 	case err == nil:
 		return nil
+	case parent.Err() != nil:
+		return parent.Err()
 	case last == nil:
 		return fmt.Errorf("dry-run an instance in namespace %s: no answer within %s", namespace, patience)
 	case strings.Contains(last.Error(), gateClosed):

@@ -25,30 +25,33 @@ const WokenKey = "gpuctl.dev/woken-at"
 const notPermitted = "is not permitted in permittedHostDevices configuration"
 
 // WakeAll wakes until nobody is left who could start: virt-controller may learn of
-// the new table a moment after the first touch, and refuse once more.
-func (c *Client) WakeAll(ctx context.Context, permitted func(gpu.ResourceName) bool) ([]string, error) {
+// the new table a moment after the first touch, and refuse once more. Instances
+// are named "namespace/name"; failed says of some why they could not be touched,
+// which stops nobody else from being woken.
+func (c *Client) WakeAll(ctx context.Context, permitted func(gpu.ResourceName) bool) (woken []string, failed map[string]error, err error) {
 	all := map[string]bool{}
+	failed = map[string]error{}
 	for range 6 {
-		woken, err := c.Wake(ctx, permitted, time.Now())
-		for _, name := range woken {
+		touched, err := c.wake(ctx, permitted, failed)
+		for _, name := range touched {
 			all[name] = true
 		}
-		if err != nil || len(woken) == 0 {
-			return slices.Sorted(maps.Keys(all)), err
+		if err != nil || len(touched) == 0 {
+			return slices.Sorted(maps.Keys(all)), failed, err
 		}
 		select {
 		case <-ctx.Done():
-			return slices.Sorted(maps.Keys(all)), ctx.Err()
+			return slices.Sorted(maps.Keys(all)), failed, ctx.Err()
 		case <-time.After(400 * time.Millisecond):
 		}
 	}
-	return slices.Sorted(maps.Keys(all)), nil
+	return slices.Sorted(maps.Keys(all)), failed, nil
 }
 
-// Wake touches the instances that KubeVirt refused for device names which are
-// permitted now, and returns them as "namespace/name". An instance that went
-// away meanwhile is left out.
-func (c *Client) Wake(ctx context.Context, permitted func(gpu.ResourceName) bool, now time.Time) ([]string, error) {
+// wake touches, once, the instances that KubeVirt refused for device names which
+// are permitted now, but for those that could not be touched before. An instance
+// that went away meanwhile is left out.
+func (c *Client) wake(ctx context.Context, permitted func(gpu.ResourceName) bool, failed map[string]error) ([]string, error) {
 	var woken []string
 	opts := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -58,13 +61,16 @@ func (c *Client) Wake(ctx context.Context, permitted func(gpu.ResourceName) bool
 		}
 		for i := range page.Items {
 			vmi := &page.Items[i]
-			if !refused(vmi) || !allPermitted(vmi, permitted) {
+			name := vmi.Namespace + "/" + vmi.Name
+			if failed[name] != nil || !refused(vmi) || !allPermitted(vmi, permitted) {
 				continue
 			}
-			if err := c.touch(ctx, vmi, now); err != nil {
-				return woken, err
+			switch err := c.touch(ctx, vmi); {
+			case err == nil:
+				woken = append(woken, name)
+			case !apierrors.IsNotFound(err):
+				failed[name] = err
 			}
-			woken = append(woken, vmi.Namespace+"/"+vmi.Name)
 		}
 		if opts.Continue = page.Continue; opts.Continue == "" {
 			return woken, nil
@@ -100,14 +106,12 @@ func allPermitted(vmi *v1.VirtualMachineInstance, permitted func(gpu.ResourceNam
 	return true
 }
 
-func (c *Client) touch(ctx context.Context, vmi *v1.VirtualMachineInstance, now time.Time) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{WokenKey: now.UTC().Format(time.RFC3339Nano)}}})
+func (c *Client) touch(ctx context.Context, vmi *v1.VirtualMachineInstance) error {
+	note := map[string]string{WokenKey: time.Now().UTC().Format(time.RFC3339Nano)}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": note}})
 	if err != nil {
-		return fmt.Errorf("wake %s/%s: %w", vmi.Namespace, vmi.Name, err)
+		return err
 	}
 	_, err = c.kubevirt.KubevirtV1().VirtualMachineInstances(vmi.Namespace).Patch(ctx, vmi.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gpuctl"})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("wake %s/%s: %w", vmi.Namespace, vmi.Name, err)
-	}
-	return nil
+	return err
 }

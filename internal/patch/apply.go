@@ -26,12 +26,19 @@ type Store interface {
 // Planner is Plan or Remove.
 type Planner func(Input) (Result, error)
 
+// Applied is a plan that was carried out: Before is the object it was made of.
+type Applied struct {
+	Result
+	Before manifest.Object
+}
+
 // Apply carries a plan out: it reads the target anew, plans, writes, and reads
 // again to see that the write stuck. A conflict and an API server or webhook that
 // does not answer are tried again, with back-off, until ctx ends; the error then
-// tells the last reason. The changes of the result are those that were written.
-func Apply(ctx context.Context, store Store, in Input, plan Planner) (Result, error) {
-	var done Result
+// tells the last reason. When an answer was lost and the next look finds nothing
+// left to do, the lost write is what was applied.
+func Apply(ctx context.Context, store Store, in Input, plan Planner) (Applied, error) {
+	var done, lost Applied
 	err := persist(ctx, func(ctx context.Context) error {
 		obj, err := store.Get(ctx, &in.Target.Document)
 		if err != nil {
@@ -42,12 +49,20 @@ func Apply(ctx context.Context, store Store, in Input, plan Planner) (Result, er
 		if err != nil {
 			return err
 		}
-		if len(result.Edits) > 0 {
-			if err := store.Update(ctx, &in.Target.Document, result.Object); err != nil {
-				return fmt.Errorf("update %s: %w", in.Target.Ref(), err)
+		done = Applied{result, obj}
+		if len(result.Edits) == 0 {
+			if len(lost.Edits) > 0 {
+				done = lost
 			}
+			return nil
 		}
-		done = result
+		lost = Applied{}
+		if err := store.Update(ctx, &in.Target.Document, result.Object); err != nil {
+			if !apierrors.IsConflict(err) {
+				lost = done
+			}
+			return fmt.Errorf("update %s: %w", in.Target.Ref(), err)
+		}
 		return nil
 	})
 	if err != nil || len(done.Edits) == 0 {
@@ -75,33 +90,39 @@ func stuck(ctx context.Context, store Store, in Input, plan Planner) error {
 	for _, c := range again.Changes {
 		lost = appendNew(lost, c.Path)
 	}
-	return refuse("GPU0325", in.Target.Ref(), diagnose.Values{
+	r := refuse("GPU0325", in.Target.Ref(), diagnose.Values{
 		"object": in.Target.Ref(), "paths": strings.Join(lost, ", "), "version": in.Target.APIVersion(),
 	})
+	r.Written = true
+	return r
 }
 
 // persist calls do until it succeeds, fails for good, or ctx ends.
 func persist(ctx context.Context, do func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 20, Cap: 3 * time.Second}
+	var last error
 	for {
 		err := do(ctx)
-		if err == nil || !worthRetrying(err) {
+		if err == nil || !Transient(err) {
 			return err
+		}
+		if last == nil || ctx.Err() == nil { // an attempt cut short says less than the one before
+			last = err
 		}
 		timer := time.NewTimer(backoff.Step())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("gave up: %w", err)
+			return fmt.Errorf("gave up, %w: the last attempt: %w", context.Cause(ctx), last)
 		case <-timer.C:
 		}
 	}
 }
 
-// worthRetrying reports an error that may be gone next time: somebody else wrote
+// Transient reports an error that may be gone next time: somebody else wrote
 // first, the API server is overloaded or away, or virt-operator's validator does
 // not answer. What is refused stays refused.
-func worthRetrying(err error) bool {
+func Transient(err error) bool {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
 		return true

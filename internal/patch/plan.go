@@ -102,6 +102,7 @@ type planner struct {
 	dirty    bool // the record changed
 	unclear  []ambiguous
 	kept     []wired // own entries that Remove leaves, since they are in use
+	keptGate bool    // and the own gate
 }
 
 func newPlanner(in Input) (*planner, error) {

@@ -19,7 +19,9 @@ func Remove(in Input) (Result, error) {
 		return Result{}, err
 	}
 	p.removeEntries()
-	if len(p.kept) == 0 { // an instance with host devices may need the gate to migrate or restart
+	if p.gateInUse() {
+		p.keptGate = p.record.Gate
+	} else {
 		p.removeGate()
 	}
 	p.shrinkRecord()
@@ -34,11 +36,11 @@ func (p *planner) shrinkRecord() {
 	path := join(annotations, RecordKey)
 	_, there := manifest.Lookup(p.in.Target.Object, path)
 	switch {
-	case !there || len(p.edits) == 0 && len(p.kept) > 0:
-	case len(p.kept) == 0:
+	case !there || len(p.edits) == 0 && (len(p.kept) > 0 || p.keptGate):
+	case len(p.kept) == 0 && !p.keptGate:
 		p.edits = append(p.edits, manifest.Delete{Path: path})
 	default:
-		p.record.Entries = p.kept
+		p.record.Entries, p.record.Gate = p.kept, p.keptGate
 		p.edits = append(p.edits, manifest.Set{Path: path, Value: jsonText(p.record)})
 	}
 }
@@ -62,6 +64,14 @@ func (p *planner) removeEntries() {
 		}
 		p.drop(p.schema.list(e.List), e.Index, e)
 	}
+}
+
+// gateInUse reports an instance with host devices that is not finished: without
+// the gate it could not be started again.
+func (p *planner) gateInUse() bool {
+	return !p.in.Force && slices.ContainsFunc(p.in.Workloads, func(w gpu.Workload) bool {
+		return w.Active && slices.ContainsFunc(w.Devices, func(d gpu.Device) bool { return d.Field == "hostDevices" })
+	})
 }
 
 // users returns the instances that are not finished and ask for the name.

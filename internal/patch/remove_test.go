@@ -48,9 +48,17 @@ func TestRemove(t *testing.T) {
 		code   diagnose.Code
 	}{
 		"everything that gpuctl wrote": {want: everything},
-		"an entry in use stays, and so does the gate": {
+		"an entry in use stays": {
 			change: func(in *Input) { in.Workloads = []gpu.Workload{vmi(h200, true)} },
-			want:   []string{"nvidia.com/AD102GL_L40S"}, code: "GPU0326",
+			want:   []string{"nvidia.com/AD102GL_L40S", "HostDevices"}, code: "GPU0326",
+		},
+		"the gate stays for host devices, whoever permits them": {
+			change: func(in *Input) {
+				foreign := vmi("x.io/a", true)
+				foreign.Devices[0].Field = "hostDevices"
+				in.Workloads = []gpu.Workload{foreign}
+			},
+			want: []string{h200, "nvidia.com/AD102GL_L40S"},
 		},
 		"a finished instance holds nothing": {change: func(in *Input) { in.Workloads = []gpu.Workload{vmi(h200, false)} }, want: everything},
 		"force takes what is in use":        {change: func(in *Input) { in.Workloads, in.Force = []gpu.Workload{vmi(h200, true)}, true }, want: everything},

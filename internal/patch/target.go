@@ -18,8 +18,12 @@ const (
 	KindHyperConverged = "HyperConverged"
 )
 
-// Refusal is a plan that must not be carried out, with the reasons.
-type Refusal struct{ Findings []diagnose.Finding }
+// Refusal is a plan that must not be carried out, with the reasons; or, when it
+// is Written, one that was carried out and does not do what it should.
+type Refusal struct {
+	Findings []diagnose.Finding
+	Written  bool
+}
 
 // Error joins the messages of the findings of severity error.
 func (r *Refusal) Error() string {

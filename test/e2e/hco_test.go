@@ -98,6 +98,48 @@ func TestHyperConvergedDoesNotPassOn(t *testing.T) {
 	}
 }
 
+// HyperConverged's operator, played here, copies the table; then the waiting
+// instance is woken.
+func TestHyperConvergedPassesOn(t *testing.T) {
+	c := shared.For(t)
+	unwired(c)
+	c.PatchKubeVirt(`{"spec":{"configuration":{"permittedHostDevices":{}}}}`)
+	c.AddNode(gpuNode("worker-1", h200, 8))
+	ns := c.Namespace()
+	u := c.Create(vmi(c, ns, "stuck", "gpus", h200))
+	c.Eventually(soon, "the instance is refused", hangs(c, u))
+	hco := hyperConverged(t, c, "testdata/hyperconverged-v1.yaml", "v1", "{}")
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		c.Eventually(soon, "the table is there", func(ctx context.Context) error {
+			got, err := c.Resource(hco).Get(ctx, "hco", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if list, _, _ := unstructured.NestedSlice(got.Object, "spec", "virtualization", "permittedHostDevices", "pciHostDevices"); len(list) == 0 {
+				return errorf("no table")
+			}
+			kv, err := c.Resource(kubeVirtRef(c)).Get(ctx, "kubevirt", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			entry := map[string]any{"pciVendorSelector": "10DE:2335", "resourceName": h200, "externalResourceProvider": true}
+			if err := unstructured.SetNestedSlice(kv.Object, []any{entry}, "spec", "configuration", "permittedHostDevices", "pciHostDevices"); err != nil {
+				return err
+			}
+			_, err = c.Resource(kv).Update(ctx, kv, metav1.UpdateOptions{})
+			return err
+		})
+	}()
+	_, stderr := succeed(t, c, "wire")
+	<-copied
+	if !strings.Contains(stderr, "GPU0103") || strings.Contains(stderr, "GPU0327") {
+		t.Errorf("stderr:\n%s", stderr)
+	}
+	c.Eventually(soon, "the instance has its pod", pods(c, u, 1))
+}
+
 // A version without the table prunes the write and reports success.
 func TestPrunedWriteIsNoticed(t *testing.T) {
 	c := shared.For(t)

@@ -35,8 +35,13 @@ func gpuctl(c *cluster.Cluster, args ...string) (code int, stdout, stderr string
 }
 
 func gpuctlAs(kubeconfig string, args ...string) (code int, stdout, stderr string) {
+	return run(append(args, "--kubeconfig", kubeconfig)...)
+}
+
+// run runs gpuctl without a cluster.
+func run(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = cli.Main(append(args, "--kubeconfig", kubeconfig), strings.NewReader(""), &out, &err)
+	code = cli.Main(args, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -55,12 +60,15 @@ func succeed(t *testing.T, c *cluster.Cluster, args ...string) (stdout, stderr s
 // kubeVirt returns the KubeVirt CR as it is.
 func kubeVirt(t *testing.T, c *cluster.Cluster) *unstructured.Unstructured {
 	t.Helper()
-	u := c.Decode("{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: kubevirt, namespace: kubevirt}}")
-	got, err := c.Resource(u).Get(t.Context(), "kubevirt", metav1.GetOptions{})
+	got, err := c.Resource(kubeVirtRef(c)).Get(t.Context(), "kubevirt", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return got
+}
+
+func kubeVirtRef(c *cluster.Cluster) *unstructured.Unstructured {
+	return c.Decode("{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: kubevirt, namespace: kubevirt}}")
 }
 
 // untouched fails the test when the KubeVirt CR changes until the test calls the
@@ -142,6 +150,19 @@ func deleteAnyway(t *testing.T, c *cluster.Cluster, u *unstructured.Unstructured
 	if err := c.Resource(u).Delete(context.Background(), u.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
+}
+
+// noInstances waits until the instances of earlier tests are gone: what they use
+// would not be removed.
+func noInstances(c *cluster.Cluster) {
+	list := c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: any}}")
+	c.Eventually(soon, "no instance is left", func(ctx context.Context) error {
+		got, err := c.Resource(list).List(ctx, metav1.ListOptions{})
+		if err == nil && len(got.Items) > 0 {
+			return errorf("%d instances are left", len(got.Items))
+		}
+		return err
+	})
 }
 
 // unwired makes the KubeVirt CR forget its table and its gates, and puts it back
