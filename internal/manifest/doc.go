@@ -1,6 +1,6 @@
 // Package manifest reads Kubernetes objects from YAML or JSON text and writes
-// changed ones back without losing anything: comments, key order, unknown
-// fields and the spelling of scalars stay as they are. It is the only package
+// changed ones back without losing a value; comments, key order and spelling
+// stay as far as the text can be laid out anew with them. It is the only package
 // that imports a YAML library.
 package manifest
 
@@ -12,7 +12,7 @@ import (
 )
 
 // Object is the generic form of a Kubernetes object: maps, slices, strings,
-// bools, nil and json.Number. Numbers keep their digits.
+// bools, nil and json.Number, as Kubernetes itself reads YAML.
 type Object = map[string]any
 
 // Marshal returns v as YAML, by its JSON tags.

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -98,9 +100,16 @@ func expand(path string) ([]string, error) {
 		return []string{path}, nil
 	}
 	var files []string
-	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
-			files = append(files, p)
+	root, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, fmt.Errorf("read folder %s: %w", path, err)
+	}
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "..") && p != root {
+			return fs.SkipDir // a mounted ConfigMap's own copies, linked from beside them
+		}
+		if err == nil && !d.IsDir() && !strings.HasPrefix(d.Name(), "..") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
+			files = append(files, filepath.Join(path, strings.TrimPrefix(p, root)))
 		}
 		return err
 	})
@@ -133,78 +142,13 @@ func readAll(stdin io.Reader, file string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse reads every document of one file's text.
+// Parse reads every document of one file's text. Documents are told apart by
+// lines that start with "---", as Kubernetes' own reader does.
 func Parse(file string, data []byte) ([]Document, []Skipped, error) {
 	var docs []Document
 	var skipped []Skipped
-	dec := yamlv3.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
-	for {
-		var root yamlv3.Node
-		err := dec.Decode(&root)
-		if errors.Is(err, io.EOF) {
-			return docs, skipped, nil
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("parse %s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
-		}
-		if len(root.Content) == 0 {
-			continue
-		}
-		node, err := withoutAliases(root.Content[0])
-		if err != nil {
-			return nil, nil, fmt.Errorf("parse %s: document at line %d: %w", file, root.Content[0].Line, err)
-		}
-		d, s, err := unpack(file, node)
-		if err != nil {
-			return nil, nil, err
-		}
-		docs, skipped = append(docs, d...), append(skipped, s...)
-	}
-}
-
-// unpack turns one YAML node into documents: itself, or a List's items.
-func unpack(file string, node *yamlv3.Node) ([]Document, []Skipped, error) {
-	if node.Kind == yamlv3.ScalarNode && node.Tag == "!!null" {
-		return nil, nil, nil
-	}
-	value, err := generic(node)
-	if err != nil {
-		return nil, nil, fmt.Errorf("parse %s: document at line %d: %w", file, node.Line, err)
-	}
-	doc := Document{File: file, Line: node.Line, node: node}
-	skip := func(reason string) ([]Document, []Skipped, error) {
-		return nil, []Skipped{{File: file, Line: node.Line, Reason: reason}}, nil
-	}
-	obj, ok := value.(map[string]any)
-	if !ok {
-		return skip("it is no Kubernetes object (not a mapping)")
-	}
-	doc.Object = obj
-	switch kind := doc.Kind(); {
-	case kind == "":
-		return skip("it is no Kubernetes object (no kind)")
-	case kind == "List" || strings.HasSuffix(kind, "List") && isList(obj):
-		return unpackItems(file, node, strings.TrimSuffix(kind, "List"), doc.APIVersion())
-	}
-	return []Document{doc}, nil, nil
-}
-
-func isList(obj Object) bool { _, ok := obj["items"].([]any); return ok }
-
-// unpackItems returns the items of a List. The items of a typed list (NodeList)
-// carry neither kind nor apiVersion: they are completed from the list's own.
-func unpackItems(file string, list *yamlv3.Node, kind, apiVersion string) ([]Document, []Skipped, error) {
-	var docs []Document
-	var skipped []Skipped
-	items := child(list, "items")
-	if items == nil {
-		return nil, nil, nil
-	}
-	for _, item := range items.Content {
-		if item.Kind == yamlv3.MappingNode && kind != "" && child(item, "kind") == nil {
-			item.Content = append(scalars("apiVersion", apiVersion, "kind", kind), item.Content...)
-		}
-		d, s, err := unpack(file, item)
+	for _, part := range split(data) {
+		d, s, err := part.parse(file)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -213,17 +157,134 @@ func unpackItems(file string, list *yamlv3.Node, kind, apiVersion string) ([]Doc
 	return docs, skipped, nil
 }
 
-// generic decodes a node the way the Kubernetes API server reads YAML.
-func generic(node *yamlv3.Node) (any, error) {
-	text, err := yamlv3.Marshal(node)
-	if err != nil {
-		return nil, err
+// part is the text of one document and the line before it.
+type part struct {
+	text   []byte
+	offset int
+}
+
+// split cuts a file into documents.
+func split(data []byte) []part {
+	var out []part
+	current, line := part{}, 0
+	for text := range bytes.Lines(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))) {
+		line++
+		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0]))) {
+			out = append(out, current)
+			current = part{offset: line - 1}
+			text = append([]byte("   "), rest...) // "--- # comment" and "--- {a: b}" go on behind it
+			if len(bytes.TrimSpace(rest)) == 0 {
+				text = []byte("\n")
+			}
+		}
+		current.text = append(current.text, text...)
 	}
-	data, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  "))
+	return append(out, current)
+}
+
+// parse reads one document: itself, or the items of a List.
+func (p part) parse(file string) ([]Document, []Skipped, error) {
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal(p.text, &root); err != nil {
+		return nil, nil, fmt.Errorf("parse %s: %s", file, p.relocate(err))
 	}
-	return decodeJSON(data)
+	if len(root.Content) == 0 || isNull(root.Content[0]) {
+		return nil, nil, nil
+	}
+	data, err := yaml.YAMLToJSONStrict(p.text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse %s: %s", file, p.relocate(err))
+	}
+	value, err := decodeJSON(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse %s: document at line %d: %w", file, root.Content[0].Line+p.offset, err)
+	}
+	node, err := withoutAliases(root.Content[0])
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse %s: document at line %d: %w", file, root.Content[0].Line+p.offset, err)
+	}
+	keepComments(node, &root)
+	return unpack(file, p.offset, node, value)
+}
+
+// keepComments gives a document's first node the comments that stand before and
+// behind it, apart by blank lines.
+func keepComments(node, root *yamlv3.Node) {
+	node.HeadComment = joinComments(root.HeadComment, node.HeadComment)
+	node.FootComment = joinComments(node.FootComment, root.FootComment)
+}
+
+func joinComments(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n\n" + b
+}
+
+var lineNumber = regexp.MustCompile(`line (\d+)`)
+
+// relocate returns a YAML library's error with the file's line numbers instead of
+// the document's, and without the library's own prefixes.
+func (p part) relocate(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:\n  "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return lineNumber.ReplaceAllStringFunc(text, func(m string) string {
+		n, _ := strconv.Atoi(strings.TrimPrefix(m, "line "))
+		return "line " + strconv.Itoa(n+p.offset)
+	})
+}
+
+// unpack turns one YAML node and its value into documents: itself, or a List's
+// items.
+func unpack(file string, offset int, node *yamlv3.Node, value any) ([]Document, []Skipped, error) {
+	line := node.Line + offset
+	skip := func(reason string) ([]Document, []Skipped, error) {
+		return nil, []Skipped{{File: file, Line: line, Reason: reason}}, nil
+	}
+	obj, ok := value.(map[string]any)
+	if value == nil {
+		return nil, nil, nil
+	}
+	if !ok {
+		return skip("it is no Kubernetes object (not a mapping)")
+	}
+	doc := Document{File: file, Line: line, Object: obj, node: node}
+	switch kind := doc.Kind(); {
+	case kind == "":
+		return skip("it is no Kubernetes object (no kind)")
+	case strings.HasSuffix(kind, "List") && (kind == "List" || isList(obj)):
+		return unpackItems(file, offset, node, obj, strings.TrimSuffix(kind, "List"), doc.APIVersion())
+	}
+	return []Document{doc}, nil, nil
+}
+
+func isList(obj Object) bool { _, ok := obj["items"].([]any); return ok }
+
+// unpackItems returns the items of a List. The items of a typed list (NodeList)
+// carry neither kind nor apiVersion: they are completed from the list's own.
+func unpackItems(file string, offset int, list *yamlv3.Node, obj Object, kind, apiVersion string) ([]Document, []Skipped, error) {
+	items, _ := obj["items"].([]any)
+	nodes := child(list, "items")
+	if len(items) == 0 {
+		return nil, nil, nil
+	}
+	var docs []Document
+	var skipped []Skipped
+	for i, item := range items {
+		node := nodes.Content[i]
+		if m, ok := item.(map[string]any); ok && kind != "" && m["kind"] == nil {
+			m["kind"], m["apiVersion"] = kind, apiVersion
+			node.Content = append(scalars("apiVersion", apiVersion, "kind", kind), node.Content...)
+		}
+		d, s, err := unpack(file, offset, node, item)
+		if err != nil {
+			return nil, nil, err
+		}
+		docs, skipped = append(docs, d...), append(skipped, s...)
+	}
+	return docs, skipped, nil
 }
 
 func decodeJSON(data []byte) (any, error) {

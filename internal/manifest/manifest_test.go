@@ -52,6 +52,60 @@ func TestTextKeepsWhatEditsDoNotTouch(t *testing.T) {
 	}
 }
 
+// TestTextKeepsValues holds the text against the object where laying it out anew
+// could change a value, and against itself when it is laid out again.
+func TestTextKeepsValues(t *testing.T) {
+	const spec = "spec:\n    configuration: {}\n"
+	tests := map[string]string{
+		"folded, more indented":   "kind: K\nmetadata:\n  annotations:\n    a: >\n      one\n        two\n\n      three\n",
+		"folded, kept":            "kind: K\nmetadata:\n  annotations:\n    a: >+\n      one\n\n\n  name: n\n",
+		"literal, kept":           "kind: K\nmetadata:\n  annotations:\n    a: |+\n      one\n\n  name: n\n",
+		"flow nulls":              "{kind: K, spec: {x: , y}}\n",
+		"emoji":                   "kind: K\nmetadata: {annotations: {a: \"🚀\"}}\n",
+		"four columns":            "kind: K\n" + spec + "    list:\n    - a\n    - b:\n          c: d\n",
+		"four columns, indented":  "kind: K\n" + spec + "    list:\n        - a\n",
+		"aliases":                 "kind: K\nmetadata: {labels: &l {a: b}}\nspec: {sel: *l}\n",
+		"comments in all places":  "# licence\n\n# about\nkind: K # k\n\n# before spec\nspec:\n  # inside\n  a: 1 # one\n# foot\n",
+		"document with a comment": "--- # first\nkind: K\nspec: {a: 1}\n",
+	}
+	edits := []Edit{appendEntry, Set{Path: Path{"metadata", "annotations", "gpuctl.dev/wired"}, Value: "{}"}}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			docs, _, err := Parse("x.yaml", []byte(text))
+			if err != nil || len(docs) != 1 {
+				t.Fatalf("Parse() = %v, %v", docs, err)
+			}
+			want, err := ApplyTo(docs[0].Object, edits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := docs[0].Text(edits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, _, err := Parse("again.yaml", first)
+			if err != nil || len(again) != 1 {
+				t.Fatalf("read back: %v\n%s", err, first)
+			}
+			if diff := cmp.Diff(want, again[0].Object); diff != "" {
+				t.Errorf("text and object differ (-object +text):\n%s\n%s", diff, first)
+			}
+			second, err := again[0].Text(nil)
+			if err != nil || string(second) != string(first) {
+				t.Errorf("laid out again it changes: %v\n%s", err, cmp.Diff(string(first), string(second)))
+			}
+			for _, comment := range []string{"# licence", "# about", "# k", "# before spec", "# inside", "# one", "# foot"} {
+				if strings.Contains(text, comment) && !strings.Contains(string(first), comment) {
+					t.Errorf("comment %q is lost:\n%s", comment, first)
+				}
+			}
+			if !strings.Contains(string(first), `"10DE:1E07"`) {
+				t.Errorf("the selector is not quoted:\n%s", first)
+			}
+		})
+	}
+}
+
 func TestTextAndObjectAgree(t *testing.T) {
 	tests := map[string]string{
 		"block":       commented,
@@ -104,12 +158,14 @@ func TestParse(t *testing.T) {
 		wantSkip []string
 		wantErr  string
 	}{
-		"list is unpacked":        {text: "kind: List\nitems:\n- {kind: Node, metadata: {name: a}}\n-\n- {kind: VirtualMachine, metadata: {name: b, namespace: t}}\n", wantRefs: []string{"Node a", "VirtualMachine t/b"}},
-		"typed list is completed": {text: "kind: NodeList\napiVersion: v1\nitems:\n- {metadata: {name: a}}\n", wantRefs: []string{"Node a"}},
-		"no kind":                 {text: "---\n# nothing\n---\ndevices: []\n---\n- 1\n", wantSkip: []string{"f.yaml:4: skipped, it is no Kubernetes object (no kind)", "f.yaml:6: skipped, it is no Kubernetes object (not a mapping)"}},
-		"byte order mark":         {text: "\ufeffkind: Node\n", wantRefs: []string{"Node "}},
-		"not YAML":                {text: "kind: Node\n\tx: 1\n", wantErr: "parse f.yaml: line 2"},
-		"duplicate key":           {text: "kind: Node\nspec: {a: 1, a: 2}\n", wantErr: `key "a" already set`},
+		"list is unpacked":         {text: "kind: List\nitems:\n- {kind: Node, metadata: {name: a}}\n-\n- {kind: VirtualMachine, metadata: {name: b, namespace: t}}\n", wantRefs: []string{"Node a", "VirtualMachine t/b"}},
+		"typed list is completed":  {text: "kind: NodeList\napiVersion: v1\nitems:\n- {metadata: {name: a}}\n", wantRefs: []string{"Node a"}},
+		"no kind":                  {text: "---\n# nothing\n---\ndevices: []\n---\n- 1\n", wantSkip: []string{"f.yaml:4: skipped, it is no Kubernetes object (no kind)", "f.yaml:6: skipped, it is no Kubernetes object (not a mapping)"}},
+		"byte order mark":          {text: "\ufeffkind: Node\n", wantRefs: []string{"Node "}},
+		"not YAML":                 {text: "kind: Node\n\tx: 1\n", wantErr: "parse f.yaml: line 2"},
+		"duplicate key":            {text: "kind: Node\nspec: {a: 1, a: 2}\n", wantErr: `line 2: key "a" already set`},
+		"duplicate key further on": {text: "kind: Node\n---\nkind: Node\nspec: {a: 1, a: 2}\n", wantErr: `line 4: key "a" already set`},
+		"items that are no list":   {text: "kind: NodeList\napiVersion: v1\nitems: {a: b}\n", wantRefs: []string{"NodeList "}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -12,8 +13,49 @@ import (
 type yamlNode = yamlv3.Node
 
 // Text returns the document's YAML with the edits applied. What the edits do
-// not touch keeps its comments, its order and its spelling.
+// not touch keeps its comments, its order and its spelling. It is laid out anew,
+// and where that would change a value (some folded texts) or the text uses
+// aliases, the object is written in its canonical form instead: its values are
+// always those of the object.
 func (d *Document) Text(edits []Edit) ([]byte, error) {
+	want, err := ApplyTo(d.Object, edits)
+	if err != nil {
+		return nil, err
+	}
+	out, err := d.edited(edits)
+	if err != nil {
+		return nil, err
+	}
+	again, _, err := Parse(d.File, out)
+	if err == nil && len(again) == 1 && sameJSON(again[0].Object, want) {
+		return out, nil
+	}
+	return canonical(want)
+}
+
+// canonical writes an object in Kubernetes' own form.
+func canonical(obj Object) ([]byte, error) {
+	text, err := Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var root yamlNode
+	if err := yamlv3.Unmarshal(text, &root); err != nil {
+		return nil, fmt.Errorf("encode YAML: %w", err)
+	}
+	quoteColons(root.Content[0])
+	return encode(root.Content[0])
+}
+
+// sameJSON compares values as JSON: a number is one however it was decoded.
+func sameJSON(a, b any) bool {
+	x, err1 := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// edited applies the edits to the YAML nodes.
+func (d *Document) edited(edits []Edit) ([]byte, error) {
 	if d.node == nil {
 		parsed, err := FromObject(d.File, d.Object)
 		if err != nil {
@@ -68,7 +110,8 @@ func encode(root *yamlNode) ([]byte, error) {
 // layout returns the indentation the text was written with: columns a level,
 // and whether the dash of a list stands below its key ("compact").
 func layout(root *yamlNode) (indent int, compact bool) {
-	indent, compact = 2, true
+	indent = 2
+	dash := 0 // columns from a key to the dashes below it
 	seenMap, seenList := false, false
 	var walk func(n *yamlNode)
 	walk = func(n *yamlNode) {
@@ -79,7 +122,7 @@ func layout(root *yamlNode) (indent int, compact bool) {
 			case block && value.Kind == yamlv3.MappingNode && !seenMap && in >= 2 && in <= 8:
 				indent, seenMap = in, true
 			case block && value.Kind == yamlv3.SequenceNode && !seenList:
-				compact, seenList = in <= 0, true
+				dash, seenList = in, true
 			}
 		}
 		for _, c := range n.Content {
@@ -87,7 +130,7 @@ func layout(root *yamlNode) (indent int, compact bool) {
 		}
 	}
 	walk(root)
-	return indent, compact
+	return indent, dash < indent
 }
 
 func blockStyle(n *yamlNode) {
@@ -98,8 +141,8 @@ func blockStyle(n *yamlNode) {
 }
 
 // withoutAliases returns the node itself, or, when anchors and aliases are used
-// in it, an equal node with all of them spelt out: an edit must not reach other
-// places through an alias. Comments are lost in that case only.
+// in it, an equal node in canonical form with all of them spelt out: an edit must
+// not reach other places through an alias. Comments and order are lost then.
 func withoutAliases(n *yamlNode) (*yamlNode, error) {
 	if !hasAlias(n) {
 		return n, nil
