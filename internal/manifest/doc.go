@@ -1,18 +1,22 @@
 // Package manifest reads Kubernetes objects from YAML or JSON text and writes
-// changed ones back without losing a value; comments, key order and spelling
-// stay as far as the text can be laid out anew with them. It is the only package
+// changed ones back without losing anything: comments, key order, unknown
+// fields and the spelling of scalars stay as they are. It is the only package
 // that imports a YAML library.
+//
+// An edit is put into the lines of the text at the places that the nodes of
+// yaml.v3 have; no text is encoded anew. What comes out is read again and held
+// against the object it stands for before anybody gets it.
 package manifest
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"sigs.k8s.io/yaml"
 )
 
 // Object is the generic form of a Kubernetes object: maps, slices, strings,
-// bools, nil and json.Number, as Kubernetes itself reads YAML.
+// bools, nil and json.Number. Scalars mean what they mean to sigs.k8s.io/yaml
+// and so to the API server, but no number loses digits.
 type Object = map[string]any
 
 // Marshal returns v as YAML, by its JSON tags.
@@ -50,13 +54,4 @@ func DeepCopy(v any) any {
 	default:
 		return v
 	}
-}
-
-// Generic turns any JSON-marshalable value into its generic form.
-func Generic(v any) (any, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("marshal JSON: %w", err)
-	}
-	return decodeJSON(data)
 }

@@ -16,11 +16,17 @@ func (p Path) String() string { return strings.Join(p, ".") }
 // to the generic form and to YAML text.
 type Edit interface {
 	object(Object) error
-	text(*yamlNode) error
+	// reach says of which values something is changed: those that the first depth
+	// keys of the path lead to.
+	reach() (path Path, depth int)
+	// replaces returns the value that goes, nil when none does.
+	replaces(s *source) *node
+	// splice returns the change of a text in which these values are blocks.
+	splice(s *source) ([]cut, error)
 }
 
 // Append adds Value at the end of the list at Path. Missing or null mappings
-// and lists on the way are created.
+// and lists on the way are created. Value is of the generic form, or Fields.
 type Append struct {
 	Path  Path
 	Value any
@@ -39,20 +45,28 @@ type Field struct {
 func (f Fields) Map() Object {
 	out := make(Object, len(f))
 	for _, x := range f {
-		out[x.Key] = x.Value
+		out[x.Key] = plain(x.Value)
 	}
 	return out
 }
 
 // plain returns the generic form of an edit's value.
 func plain(v any) any {
-	if f, ok := v.(Fields); ok {
-		return f.Map()
+	switch t := v.(type) {
+	case Fields:
+		return t.Map()
+	case []any:
+		out := make([]any, len(t))
+		for i, x := range t {
+			out[i] = plain(x)
+		}
+		return out
 	}
 	return DeepCopy(v)
 }
 
-// Set writes Value at Path, creating missing or null mappings on the way.
+// Set writes Value at Path, creating missing or null mappings on the way. Value is
+// of the generic form, or Fields.
 type Set struct {
 	Path  Path
 	Value any

@@ -2,218 +2,120 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
-
-	yamlv3 "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/yaml"
+	"strings"
 )
 
-type yamlNode = yamlv3.Node
-
-// Text returns the document's YAML with the edits applied. What the edits do
-// not touch keeps its comments, its order and its spelling. It is laid out anew,
-// and where that would change a value (some folded texts) or the text uses
-// aliases, the object is written in its canonical form instead: its values are
-// always those of the object.
+// Text returns the document's YAML with the edits applied. The lines that the
+// edits do not concern are those of the file, byte for byte: comments, blank
+// lines, order, quotes and line breaks. For an item of a List these are its lines
+// without the dash and its indentation.
+//
+// Flow mappings and lists ("{}", "[]") that something is put into become blocks;
+// aliases and merge keys on the way to it are spelt out. Objects that have no YAML
+// text of their own, from JSON or a cluster, get a canonical one with sorted keys.
+// That is also what a text becomes into which the edits cannot be put: the text
+// always reads back as ApplyTo's object.
 func (d *Document) Text(edits []Edit) ([]byte, error) {
+	text, _, err := d.render(edits)
+	return text, err
+}
+
+// render is Text. Anew tells that the text had to be written anew, which loses
+// comments and order.
+func (d *Document) render(edits []Edit) (text []byte, anew bool, err error) {
 	want, err := ApplyTo(d.Object, edits)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	out, err := d.edited(edits)
-	if err != nil {
-		return nil, err
-	}
-	again, _, err := Parse(d.File, out)
-	if err == nil && len(again) == 1 && sameJSON(again[0].Object, want) {
-		return out, nil
-	}
-	return canonical(want)
-}
-
-// canonical writes an object in Kubernetes' own form.
-func canonical(obj Object) ([]byte, error) {
-	text, err := Marshal(obj)
-	if err != nil {
-		return nil, err
-	}
-	var root yamlNode
-	if err := yamlv3.Unmarshal(text, &root); err != nil {
-		return nil, fmt.Errorf("encode YAML: %w", err)
-	}
-	quoteColons(root.Content[0])
-	return encode(root.Content[0])
-}
-
-// sameJSON compares values as JSON: a number is one however it was decoded.
-func sameJSON(a, b any) bool {
-	x, err1 := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err1 == nil && err2 == nil && bytes.Equal(x, y)
-}
-
-// edited applies the edits to the YAML nodes.
-func (d *Document) edited(edits []Edit) ([]byte, error) {
-	if d.node == nil {
-		parsed, err := FromObject(d.File, d.Object)
+	own := d.own()
+	if own == nil {
+		base, err := canonical(d.Object)
 		if err != nil {
-			return nil, err
+			return nil, false, fmt.Errorf("write %s: %w", d.Ref(), err)
 		}
-		d.node = parsed.node
+		own = [][]byte{base}
 	}
-	root := cloneNode(d.node)
-	for _, e := range edits {
-		if err := e.text(root); err != nil {
-			return nil, err
+	for _, base := range own {
+		if out, ok := edited(base, edits, want); ok {
+			return out, false, nil
 		}
 	}
-	return encode(root)
-}
-
-// Live makes a document of an object that was read from a cluster; its text is
-// the object's canonical form.
-func Live(source string, obj Object) Document { return Document{File: source, Object: obj} }
-
-// FromObject makes a document of a generic object, as if it had been read from
-// a file that holds it in canonical form.
-func FromObject(source string, obj Object) (Document, error) {
-	text, err := Marshal(obj)
+	text, err = canonical(want)
+	if err == nil && !readsAs(text, want) {
+		err = fmt.Errorf("it holds a value that YAML cannot")
+	}
 	if err != nil {
-		return Document{}, err
+		return nil, true, fmt.Errorf("write %s: %w", d.Ref(), err)
 	}
-	docs, _, err := Parse(source, text)
-	if err != nil || len(docs) != 1 {
-		return Document{}, fmt.Errorf("read back %s: it is no single object: %w", source, err)
-	}
-	return docs[0], nil
+	return text, true, nil
 }
 
-func encode(root *yamlNode) ([]byte, error) {
-	if root.Style&yamlv3.FlowStyle != 0 { // JSON input: show it as readable YAML
-		blockStyle(root)
+// edited returns a text with the edits in it; false when they cannot be put there.
+func edited(text []byte, edits []Edit, want Object) ([]byte, bool) {
+	body, _ := bytes.CutPrefix(text, []byte(utf8BOM))
+	mark := text[:len(text)-len(body)]
+	if !isOpen(body) || len(edits) == 0 {
+		out, err := splice(body, edits)
+		return slices.Concat(mark, out), err == nil && readsAs(out, want)
 	}
-	var buf bytes.Buffer
-	enc := yamlv3.NewEncoder(&buf)
-	indent, compact := layout(root)
-	enc.SetIndent(indent)
-	if compact {
-		enc.CompactSeqIndent()
-	}
-	if err := enc.Encode(root); err != nil {
-		return nil, fmt.Errorf("encode YAML: %w", err)
-	}
-	return buf.Bytes(), nil
-}
-
-// layout returns the indentation the text was written with: columns a level,
-// and whether the dash of a list stands below its key ("compact").
-func layout(root *yamlNode) (indent int, compact bool) {
-	indent = 2
-	dash := 0 // columns from a key to the dashes below it
-	seenMap, seenList := false, false
-	var walk func(n *yamlNode)
-	walk = func(n *yamlNode) {
-		for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
-			key, value := n.Content[i], n.Content[i+1]
-			in := value.Column - key.Column
-			switch block := value.Style&yamlv3.FlowStyle == 0 && value.Line > key.Line && key.Line > 0; {
-			case block && value.Kind == yamlv3.MappingNode && !seenMap && in >= 2 && in <= 8:
-				indent, seenMap = in, true
-			case block && value.Kind == yamlv3.SequenceNode && !seenList:
-				dash, seenList = in, true
+	for _, strip := range []bool{false, true} {
+		out, err := splice(closed(body, strip), edits)
+		if err != nil {
+			continue
+		}
+		for _, out := range [][]byte{withoutBreak(out), out} {
+			if readsAs(out, want) {
+				return slices.Concat(mark, out), true
 			}
 		}
-		for _, c := range n.Content {
-			walk(c)
-		}
 	}
-	walk(root)
-	return indent, dash < indent
+	return nil, false
 }
 
-func blockStyle(n *yamlNode) {
-	n.Style &^= yamlv3.FlowStyle
-	for _, c := range n.Content {
-		blockStyle(c)
+// isOpen reports whether the last line of a text has no line break.
+func isOpen(text []byte) bool { return len(withoutBreak(text)) == len(text) }
+
+// closed returns an open text with a line break at its end, so that lines can be
+// put behind it. A literal block there would get the break too, which strip keeps
+// from it.
+func closed(text []byte, strip bool) []byte {
+	text = append(bytes.Clone(text), eolOf(text)...)
+	s, err := newSource(text)
+	if !strip || err != nil {
+		return text
 	}
+	last := lastIn(s.root)
+	if !isLiteral(last) {
+		return text
+	}
+	at := s.pastProperties(last)
+	header := literalHeader(text[at:])
+	short := strings.Trim(string(header), "+-")
+	return slices.Concat(text[:at], []byte(short+"-"), text[at+len(header):])
 }
 
-// withoutAliases returns the node itself, or, when anchors and aliases are used
-// in it, an equal node in canonical form with all of them spelt out: an edit must
-// not reach other places through an alias. Comments and order are lost then.
-func withoutAliases(n *yamlNode) (*yamlNode, error) {
-	if !hasAlias(n) {
-		return n, nil
-	}
-	text, err := yamlv3.Marshal(n)
-	if err != nil {
-		return nil, fmt.Errorf("spell out aliases: %w", err)
-	}
-	data, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, fmt.Errorf("spell out aliases: %w", err)
-	}
-	var out yamlNode
-	if err := yamlv3.Unmarshal(data, &out); err != nil {
-		return nil, fmt.Errorf("spell out aliases: %w", err)
-	}
-	root := out.Content[0]
-	root.Line = n.Line
-	blockStyle(root)
-	return root, nil
-}
-
-func hasAlias(n *yamlNode) bool {
-	return n.Kind == yamlv3.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
-}
-
-func cloneNode(n *yamlNode) *yamlNode {
-	out := *n
-	out.Content = make([]*yamlNode, len(n.Content))
-	for i, c := range n.Content {
-		out.Content[i] = cloneNode(c)
-	}
-	return &out
-}
-
-// child returns the value of a mapping's key, or nil.
-func child(n *yamlNode, key string) *yamlNode {
-	if n == nil || n.Kind != yamlv3.MappingNode {
+// own returns the document's own text in the forms that it may be written in, the
+// best first; nil when it has none.
+func (d *Document) own() [][]byte {
+	switch {
+	case d.src == nil:
 		return nil
+	case !d.item:
+		return [][]byte{d.src}
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
+	text := dedent(d.src)
+	head := []byte(d.head)
+	short := bytes.TrimRight(text, " \t\r\n") // the blank lines before the next item
+	short = text[:min(len(text), nextLine(text, len(short)))]
+	return [][]byte{append(bytes.Clone(head), short...), append(bytes.Clone(head), text...)}
 }
 
-func setChild(n *yamlNode, key string, value *yamlNode) {
-	if len(n.Content) == 0 { // "{}" would force flow style on what is added
-		n.Style &^= yamlv3.FlowStyle
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			n.Content[i+1] = value
-			return
-		}
-	}
-	n.Content = append(n.Content, append(scalars(key), value)...)
-}
-
-// scalars returns string nodes that are quoted where YAML needs it.
-func scalars(values ...string) []*yamlNode {
-	out := make([]*yamlNode, len(values))
-	for i, v := range values {
-		out[i] = new(yamlNode)
-		out[i].SetString(v)
-	}
-	return out
-}
-
-func isNull(n *yamlNode) bool {
-	return n == nil || n.Kind == yamlv3.ScalarNode && n.ShortTag() == "!!null"
+// readsAs reports whether a text is YAML for exactly one document, which equals
+// the given one.
+func readsAs(text []byte, want Object) bool {
+	c := chunk{text: bytes.TrimPrefix(text, []byte(utf8BOM)), line: 1}
+	got, _, ok := new(parser).single(c)
+	return ok && same(got, want)
 }
