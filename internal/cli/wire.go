@@ -44,9 +44,9 @@ On a cluster, wire writes the plan to the KubeVirt CR, or to the HyperConverged
 that manages it, proves by a dry run that VMs may have host devices, and wakes the
 instances that KubeVirt had refused. --dry-run prints the plan and writes nothing.
 
--f plans on files instead and needs no cluster. It reads KubeVirt, HyperConverged, Node, Pod, ConfigMap, Event and KubeVirt's
-workloads; other documents are skipped with a note. It never reads this host
-or a cluster, and never writes to one.`,
+-f plans on files instead and needs no cluster. It reads KubeVirt, HyperConverged,
+Node, Pod, ConfigMap, Event and KubeVirt's workloads; other documents are skipped
+with a note. It never reads this host or a cluster, and never writes to one.`,
 		Example: `  gpuctl wire --dry-run
   gpuctl wire --wait 4m
   gpuctl wire --remove
@@ -67,7 +67,7 @@ or a cluster, and never writes to one.`,
 	cmd.Flags().StringArrayVarP(&flags.files, "filename", "f", nil, "read objects from `PATH`, a file, a folder or - (repeatable)")
 	cmd.Flags().StringArrayVar(&flags.permits, "permit", nil, "permit `SELECTOR=NAME`: vendor:device, or a mediated device type, and the resource name (repeatable)")
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "print the plan and write nothing (with -f that is always so)")
-	cmd.Flags().BoolVar(&flags.remove, "remove", false, "plan the removal of exactly what gpuctl wrote")
+	cmd.Flags().BoolVar(&flags.remove, "remove", false, "take away exactly what gpuctl wrote")
 	out.flag(cmd, "diff", "yaml", "json")
 	return cmd
 }
