@@ -41,7 +41,7 @@ func TestWhatCasesAskBesides(t *testing.T) {
 		"37": {want: []string{"GPU0402 the bare id"}},
 		"38": {want: []string{"GPU0405 GA104_RTX_A4500_EMBEDDED_GPU_"}},
 		"40": {want: []string{"GPU0402 nvidia.com/20b0", "GPU0412 GA100_A100_SXM4_40GB"}},
-		"42": {want: []string{"GPU0409 4 of 6 x 10DE:2204", "GPU0207 0000:03:00.0, 0000:04:00.0", "GPU0207 0000:21:00.0, 0000:22:00.0"}},
+		"42": {want: []string{"GPU0409 4 of 6 x 10DE:2204", "GPU0409 a group of its own", "GPU0207 0000:03:00.0, 0000:04:00.0", "GPU0207 0000:21:00.0, 0000:22:00.0"}},
 		"43": {want: []string{"GPU0207 2 GPUs (0000:47:00.0, 0000:4d:00.0)"}, wantNot: []string{"GPU0204", "1000:c010"}},
 		"44": {want: []string{"GPU0209 4 x NVSwitch (10de:22a3) on driver nvidia-nvswitch", "GPU0201 8 x 10de:2335"}},
 		"46": {want: []string{"GPU0202 6 x 10de:1db4"}, wantNot: []string{"GPU0201"}},

@@ -143,6 +143,7 @@ func count(n *gpu.Node, h *gpu.Host, name gpu.ResourceName, ids []gpu.DeviceID) 
 	values := Values{
 		"node": n.Name, "have": strconv.FormatInt(have, 10), "count": strconv.Itoa(present),
 		"id": gpu.NVIDIA(ids[0]).Selector(), "name": string(name), "why": "",
+		"next": "if the cards were bound after the device plugin started, restart its pod on the node",
 	}
 	groups, shared := groupsOf(h, ids[0])
 	switch {
@@ -152,6 +153,7 @@ func count(n *gpu.Node, h *gpu.Host, name gpu.ResourceName, ids []gpu.DeviceID) 
 		return Finding{}, false
 	case have == int64(groups) && shared > 0:
 		values["why"] = fmt.Sprintf(": its plugin offers one per IOMMU group, and %d cards share groups", shared)
+		values["next"] = "give each card a group of its own (another slot, or ACS in firmware), or count a group as one unit"
 	}
 	return New("GPU0409", nodeObject(n.Name), values), true
 }
