@@ -14,7 +14,6 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
 
 MODULES  := . tools test/bench/kubectl test/cluster/controlplane test/cluster/kubevirt
-TESTED   := . tools
 FUZZTIME ?= 10s
 # Each starts a control plane or two: one after the other.
 ON_CLUSTER := ./test/cluster/... ./test/e2e/... ./test/demo/...
@@ -24,7 +23,7 @@ GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
 
 # What writes generated files, one command a line.
 define GENERATORS
-go -C tools run ./gennames
+go run ./hack/gennames
 go run ./hack/gendocs
 endef
 
@@ -59,14 +58,13 @@ fmt: ## Format the code
 	$(LINTER) fmt
 
 .PHONY: lint
-lint: ## Lint the code and the tools
+lint: ## Lint the code
 	$(LINTER) run ./...
-	cd tools && go tool golangci-lint run ./...
 
 .PHONY: test
 test: cluster ## Run all tests; the last line counts them
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$(mktemp -t gpuctl-test.XXXXXX)" \
-		--post-run-command hack/count-tests.sh --raw-command -- hack/test-json.sh $(TESTED)
+		--post-run-command hack/count-tests.sh --raw-command -- hack/test-json.sh
 
 .PHONY: e2e
 e2e: cluster ## Run only the tests on a real control plane; they are part of test

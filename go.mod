@@ -3,6 +3,7 @@ module github.com/gpuctl/gpuctl
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvlib v0.13.0
 	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/charmbracelet/lipgloss v1.1.0
 	github.com/go-logr/logr v1.4.3

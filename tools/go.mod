@@ -7,8 +7,6 @@ tool (
 	gotest.tools/gotestsum
 )
 
-require github.com/NVIDIA/go-nvlib v0.13.0
-
 require (
 	4d63.com/gocheckcompilerdirectives v1.4.0 // indirect
 	4d63.com/gochecknoglobals v0.2.2 // indirect

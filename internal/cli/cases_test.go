@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
@@ -80,7 +81,7 @@ func readChecks(t *testing.T, file string) []wireCheck {
 		t.Fatal(err)
 	}
 	var parts map[string]any
-	if err := manifest.Unmarshal(data, &parts); err != nil {
+	if err := yaml.Unmarshal(data, &parts); err != nil {
 		t.Fatal(err)
 	}
 	wire, ok := parts["wire"]
@@ -300,10 +301,7 @@ func checkAdded(t *testing.T, had, added []any, key string) {
 // removal, so that what is left must be the input.
 func stripped(t *testing.T, before, after manifest.Object) manifest.Object {
 	t.Helper()
-	doc, err := manifest.FromObject("planned", after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := manifest.Live("planned", after)
 	result, err := patch.Remove(patch.Input{Target: patch.Target{Document: doc}})
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func runDiscover(s *streams, flags *inventoryFlags, out *output) error {
 	}
 	view := discoverView{Nodes: []nodeView{}}
 	var findings []diagnose.Finding
-	for _, node := range sortedKeys(inventories) {
+	for _, node := range slices.Sorted(maps.Keys(inventories)) {
 		inv := inventories[node]
 		view.Nodes = append(view.Nodes, viewNode(&inv.host, release))
 		findings = append(findings, inv.findings...)
@@ -80,13 +81,4 @@ func thisHost() (map[string]inventory, error) {
 		h.Node = cmp.Or(strings.ToLower(name), "localhost")
 	}
 	return map[string]inventory{h.Node: {host: h, findings: warningFindings(h.Node, warnings)}}, nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -66,10 +66,7 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 	if err != nil {
 		return err
 	}
-	l := &live{s: s, flags: flags, client: client, plan: patch.Plan}
-	if flags.remove {
-		l.plan = patch.Remove
-	}
+	l := &live{s: s, flags: flags, client: client, plan: flags.planner()}
 	if l.hosts, err = flags.read(s.in); err != nil {
 		return err
 	}
@@ -133,9 +130,27 @@ func (l *live) ready(ctx context.Context) (in patch.Input, findings, pending []d
 		if over || err != nil && !notReady(err) && !patch.Transient(err) || err == nil && len(pending) == 0 {
 			return in, findings, pending, err
 		}
-		if err := pause(ctx, deadline); err != nil {
+		if err := l.untilNextLook(ctx, deadline, err == nil); err != nil {
 			return in, nil, nil, err
 		}
+	}
+}
+
+// untilNextLook waits. While nodes are all that is missing it looks at them alone:
+// a large cluster is not read whole every two seconds.
+func (l *live) untilNextLook(ctx context.Context, deadline time.Time, nodesOnly bool) error {
+	for {
+		if err := pause(ctx, deadline); err != nil {
+			return err
+		}
+		if !nodesOnly || !time.Now().Before(deadline) {
+			return nil
+		}
+		nodes, err := l.client.Nodes(ctx)
+		if err == nil && len(unserved(nodes)) > 0 {
+			continue
+		}
+		return nil // ready reads it all, and says what failed
 	}
 }
 

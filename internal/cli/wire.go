@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -103,6 +104,14 @@ func (f *wireFlags) check() error {
 	return nil
 }
 
+// planner is what the flags ask for: a plan to add or one to take away.
+func (f *wireFlags) planner() patch.Planner {
+	if f.remove {
+		return patch.Remove
+	}
+	return patch.Plan
+}
+
 // printFindings prints the findings of a run that plans nothing and fails nobody.
 func printFindings(s *streams, out *output, findings []diagnose.Finding) error {
 	if out.is("json") {
@@ -124,11 +133,7 @@ func runFiles(_ context.Context, s *streams, flags *wireFlags, out *output) erro
 	if err != nil {
 		return err
 	}
-	plan := patch.Plan
-	if flags.remove {
-		plan = patch.Remove
-	}
-	result, err := plan(in)
+	result, err := flags.planner()(in)
 	if err != nil {
 		return err
 	}
@@ -183,7 +188,7 @@ func assign(inventories map[string]inventory, nodes []gpu.Node) (hosts []gpu.Hos
 			without = append(without, nodes[i].Name)
 		}
 	}
-	for _, name := range sortedKeys(inventories) {
+	for _, name := range slices.Sorted(maps.Keys(inventories)) {
 		inv := inventories[name]
 		if name == "" && len(without) == 1 {
 			inv.host.Node = without[0]

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
@@ -55,7 +59,7 @@ const pageSize = 500
 func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Document, notes []string, err error) {
 	c.mapper.Reset()
 	for _, l := range gathered() {
-		found, err := c.list(ctx, schema.GroupKind{Group: l.group, Kind: l.kind}, metav1.ListOptions{})
+		found, err := c.list(ctx, schema.GroupKind{Group: l.group, Kind: l.kind})
 		switch {
 		case err == nil:
 			docs = append(docs, found...)
@@ -67,7 +71,7 @@ func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Docu
 		case l.optional && apierrors.IsForbidden(err):
 			notes = append(notes, fmt.Sprintf("cannot list %s, so none are considered: %v", l.kind, err))
 		default:
-			return nil, nil, c.explain(fmt.Errorf("list %s: %w", l.kind, err))
+			return nil, nil, c.Explain(fmt.Errorf("list %s: %w", l.kind, err))
 		}
 	}
 	docs = append(docs, c.legacy(ctx, docs)...)
@@ -103,7 +107,7 @@ func (c *Client) legacy(ctx context.Context, docs []manifest.Document) []manifes
 // tells the release on each node. Without the right to do so names are predicted
 // for the newest release.
 func (c *Client) plugins(ctx context.Context) ([]manifest.Document, string) {
-	sets, err := c.list(ctx, schema.GroupKind{Group: "apps", Kind: "DaemonSet"}, metav1.ListOptions{})
+	sets, err := c.list(ctx, schema.GroupKind{Group: "apps", Kind: "DaemonSet"})
 	if err != nil {
 		return nil, fmt.Sprintf("cannot list DaemonSets, so the device plugin's release is not known: %v", err)
 	}
@@ -125,27 +129,28 @@ func (c *Client) plugins(ctx context.Context) ([]manifest.Document, string) {
 
 // podsOf lists the pods that a DaemonSet controls. Its labels alone prove nothing:
 // anybody can make a pod that carries them.
-func (c *Client) podsOf(ctx context.Context, set *manifest.Document) ([]manifest.Document, error) {
-	mapping, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "Pod"})
+func (c *Client) podsOf(ctx context.Context, d *manifest.Document) ([]manifest.Document, error) {
+	var set appsv1.DaemonSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &set); err != nil {
+		return nil, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return nil, err
 	}
-	page, err := c.dynamic.Resource(mapping.Resource).Namespace(set.Meta("namespace")).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var out []manifest.Document
-	for i := range page.Items {
-		owner := metav1.GetControllerOf(&page.Items[i])
-		if owner != nil && owner.Kind == "DaemonSet" && string(owner.UID) == set.Meta("uid") {
-			out = append(out, c.document(&page.Items[i]))
-		}
-	}
-	return out, nil
+	opts := metav1.ListOptions{LabelSelector: selector.String()}
+	pods, err := c.listIn(ctx, set.Namespace, schema.GroupKind{Kind: "Pod"}, opts)
+	return slices.DeleteFunc(pods, func(pod manifest.Document) bool {
+		return !metav1.IsControlledBy(&unstructured.Unstructured{Object: pod.Object}, &set)
+	}), err
 }
 
 // list reads all objects of a kind in the version that the server prefers.
-func (c *Client) list(ctx context.Context, kind schema.GroupKind, opts metav1.ListOptions) ([]manifest.Document, error) {
+func (c *Client) list(ctx context.Context, kind schema.GroupKind) ([]manifest.Document, error) {
+	return c.listIn(ctx, metav1.NamespaceAll, kind, metav1.ListOptions{})
+}
+
+func (c *Client) listIn(ctx context.Context, namespace string, kind schema.GroupKind, opts metav1.ListOptions) ([]manifest.Document, error) {
 	mapping, err := c.mapper.RESTMapping(kind)
 	if err != nil {
 		return nil, err
@@ -153,7 +158,7 @@ func (c *Client) list(ctx context.Context, kind schema.GroupKind, opts metav1.Li
 	opts.Limit = pageSize
 	var out []manifest.Document
 	for {
-		page, err := c.dynamic.Resource(mapping.Resource).List(ctx, opts)
+		page, err := c.dynamic.Resource(mapping.Resource).Namespace(namespace).List(ctx, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -166,14 +171,24 @@ func (c *Client) list(ctx context.Context, kind schema.GroupKind, opts metav1.Li
 	}
 }
 
+// Nodes reads the nodes alone, for somebody who waits for them.
+func (c *Client) Nodes(ctx context.Context) ([]gpu.Node, error) {
+	docs, err := c.list(ctx, schema.GroupKind{Kind: "Node"})
+	if err != nil {
+		return nil, err
+	}
+	facts, err := Read(docs)
+	return facts.Nodes, err
+}
+
 func (c *Client) document(u *unstructured.Unstructured) manifest.Document {
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(u.Object, "status", "images") // a Node's bulk
 	return manifest.Live(c.server, u.Object)
 }
 
-// explain adds what to do to an error of the API server.
-func (c *Client) explain(err error) error {
+// Explain adds to an error of the API server what to do about it.
+func (c *Client) Explain(err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -90,6 +90,10 @@ const pluginImage = "kubevirt-gpu-device-plugin"
 
 // readPlugins notes the release of the device plugin that runs on each node.
 func readPlugins(f *Facts, docs []manifest.Document) {
+	nodes := map[string]*gpu.Node{}
+	for i := range f.Nodes {
+		nodes[f.Nodes[i].Name] = &f.Nodes[i]
+	}
 	for i := range docs {
 		d := &docs[i]
 		if d.Kind() != "Pod" || group(d) != "" {
@@ -97,15 +101,12 @@ func readPlugins(f *Facts, docs []manifest.Document) {
 		}
 		phase, _ := manifest.Lookup(d.Object, manifest.Path{"status", "phase"})
 		release, ok := pluginRelease(d.Object)
-		ok = ok && phase != "Succeeded" && phase != "Failed"
-		node, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "nodeName"})
-		if !ok {
+		if !ok || phase == "Succeeded" || phase == "Failed" {
 			continue
 		}
-		for j := range f.Nodes {
-			if n := &f.Nodes[j]; n.Name == node && n.Plugin.Compare(release) < 0 {
-				n.Plugin = release
-			}
+		name, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "nodeName"})
+		if text, ok := name.(string); ok && nodes[text] != nil && nodes[text].Plugin.Compare(release) < 0 {
+			nodes[text].Plugin = release
 		}
 	}
 }

@@ -50,6 +50,3 @@ func (c *Client) resource(d *manifest.Document) (dynamic.ResourceInterface, erro
 	}
 	return c.dynamic.Resource(mapping.Resource), nil
 }
-
-// Explain adds to an error of the API server what to do about it.
-func (c *Client) Explain(err error) error { return c.explain(err) }

@@ -52,7 +52,7 @@ func (j *judge) hidden(f *gpu.Function) (Finding, bool) {
 			"why": "it does not know the driver", "hint": "use device plugin v1.5.0 or newer with driver nvgrace_gpu_vfio_pci",
 		}), true
 	}
-	if j.release.Compare(gpu.Release{Major: 1, Minor: 5}) >= 0 {
+	if j.release.ListsAddresses() {
 		return Finding{}, false // every function is offered by its own address
 	}
 	if j.offered == nil {

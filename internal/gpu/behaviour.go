@@ -29,9 +29,9 @@ func (r Release) usesIOMMUFD() bool { return r.atLeast(Release{1, 4, 0}) }
 // upperCasesEnv: the variable's name is upper-cased, as virt-launcher wants it.
 func (r Release) upperCasesEnv() bool { return r.atLeast(Release{1, 4, 0}) }
 
-// listsAddresses: kubelet gets a unit for every function, by its address.
-// Before, it got one for every IOMMU group, by its number.
-func (r Release) listsAddresses() bool { return r.atLeast(Release{1, 5, 0}) }
+// ListsAddresses reports whether kubelet gets a unit for every function, by its
+// address. Before, it got one for every IOMMU group, by its number.
+func (r Release) ListsAddresses() bool { return r.atLeast(Release{1, 5, 0}) }
 
 // CountsDriver reports whether r counts functions bound to d. Of the spellings
 // of NVIDIA's driver for Grace, the plugin knows one, and none before v1.5.0.

@@ -85,7 +85,7 @@ func (r Release) passthroughUnits(h *Host) []Unit {
 	for _, f := range counted {
 		key := groupKey(f)
 		u := Unit{ID: f.Address.String(), Function: f, Group: groups[key]}
-		if !r.listsAddresses() {
+		if !r.ListsAddresses() {
 			if f != u.Group[0] {
 				continue // hidden behind the first function of its group
 			}

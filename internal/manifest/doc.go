@@ -28,14 +28,6 @@ func Marshal(v any) ([]byte, error) {
 	return out, nil
 }
 
-// Unmarshal reads YAML into v, by its JSON tags; unknown fields are errors.
-func Unmarshal(data []byte, v any) error {
-	if err := yaml.UnmarshalStrict(data, v); err != nil {
-		return fmt.Errorf("unmarshal YAML: %w", err)
-	}
-	return nil
-}
-
 // DeepCopy returns a copy of a generic value that shares nothing with it.
 func DeepCopy(v any) any {
 	switch t := v.(type) {

@@ -38,23 +38,6 @@ func (d *Document) Ref() string {
 // the object's canonical form.
 func Live(source string, obj Object) Document { return Document{File: source, Object: obj} }
 
-// FromObject makes a document of a generic object, as if it had been read from
-// a file that holds it in canonical form.
-func FromObject(source string, obj Object) (Document, error) {
-	text, err := canonical(obj)
-	if err != nil {
-		return Document{}, fmt.Errorf("write %s: %w", source, err)
-	}
-	docs, _, err := Parse(source, text)
-	if err != nil {
-		return Document{}, err
-	}
-	if len(docs) != 1 {
-		return Document{}, fmt.Errorf("read back %s: it is no single object", source)
-	}
-	return docs[0], nil
-}
-
 // Skipped is a document that is no Kubernetes object, and why.
 type Skipped struct {
 	File   string

@@ -210,10 +210,7 @@ func TestApplyToRefusesOtherShapes(t *testing.T) {
 			if _, err := ApplyTo(obj, []Edit{edit}); err == nil || !strings.Contains(err.Error(), "spec.") {
 				t.Errorf("ApplyTo() error = %v, want one that names the path", err)
 			}
-			doc, err := FromObject("x", Object{"kind": "K", "spec": obj["spec"]})
-			if err != nil {
-				t.Fatal(err)
-			}
+			doc := Live("x", Object{"kind": "K", "spec": obj["spec"]})
 			if _, err := doc.Text([]Edit{edit}); err == nil || !strings.Contains(err.Error(), "spec.") {
 				t.Errorf("Text() error = %v, want one that names the path", err)
 			}

@@ -40,24 +40,19 @@ type Applied struct {
 func Apply(ctx context.Context, store Store, in Input, plan Planner) (Applied, error) {
 	var done, lost Applied
 	err := persist(ctx, func(ctx context.Context) error {
-		obj, err := store.Get(ctx, &in.Target.Document)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", in.Target.Ref(), err)
-		}
-		in.Target.Object = obj
-		result, err := plan(in)
+		now, err := planAnew(ctx, store, in, plan)
 		if err != nil {
 			return err
 		}
-		done = Applied{result, obj}
-		if len(result.Edits) == 0 {
+		done = now
+		if len(done.Edits) == 0 {
 			if len(lost.Edits) > 0 {
 				done = lost
 			}
 			return nil
 		}
 		lost = Applied{}
-		if err := store.Update(ctx, &in.Target.Document, result.Object); err != nil {
+		if err := store.Update(ctx, &in.Target.Document, done.Object); err != nil {
 			if !apierrors.IsConflict(err) {
 				lost = done
 			}
@@ -71,15 +66,21 @@ func Apply(ctx context.Context, store Store, in Input, plan Planner) (Applied, e
 	return done, persist(ctx, func(ctx context.Context) error { return stuck(ctx, store, in, plan) })
 }
 
+// planAnew reads the target and plans for it as it is.
+func planAnew(ctx context.Context, store Store, in Input, plan Planner) (Applied, error) {
+	obj, err := store.Get(ctx, &in.Target.Document)
+	if err != nil {
+		return Applied{}, fmt.Errorf("read %s: %w", in.Target.Ref(), err)
+	}
+	in.Target.Object = obj
+	result, err := plan(in)
+	return Applied{result, obj}, err
+}
+
 // stuck reads the target once more: the API server drops what the served version
 // of the kind has no field for, and still reports success.
 func stuck(ctx context.Context, store Store, in Input, plan Planner) error {
-	obj, err := store.Get(ctx, &in.Target.Document)
-	if err != nil {
-		return fmt.Errorf("read %s back: %w", in.Target.Ref(), err)
-	}
-	in.Target.Object = obj
-	again, err := plan(in)
+	again, err := planAnew(ctx, store, in, plan)
 	if err != nil {
 		return err
 	}

@@ -112,13 +112,10 @@ func newPlanner(in Input) (*planner, error) {
 	if !p.release.Known() {
 		p.release = gpu.Newest()
 	}
-	bad := func(err error) error {
-		return refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
-	}
 	var err error
 	var odd []diagnose.Finding
 	if p.table, odd, err = p.schema.read(in.Target.Object, p.object); err != nil {
-		return nil, bad(err)
+		return nil, badShape(p.object, err)
 	}
 	p.findings = append(p.findings, odd...)
 	if p.record, err = readRecord(in.Target.Object); err != nil {
@@ -252,7 +249,7 @@ func (p *planner) result() (Result, error) {
 	}
 	object, err := manifest.ApplyTo(p.in.Target.Object, p.edits)
 	if err != nil {
-		return Result{}, refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
+		return Result{}, badShape(p.object, err)
 	}
 	return Result{Object: object, Edits: p.edits, Changes: p.changes, Findings: findings}, nil
 }

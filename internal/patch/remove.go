@@ -114,7 +114,7 @@ func (p *planner) removeGate() {
 func (p *planner) removeEmpty() error {
 	now, err := manifest.ApplyTo(p.in.Target.Object, p.edits)
 	if err != nil {
-		return refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
+		return badShape(p.object, err)
 	}
 	for _, path := range p.containers() {
 		v, ok := manifest.Lookup(now, path)
@@ -132,7 +132,7 @@ func (p *planner) removeEmpty() error {
 		}
 		p.edits = append(p.edits, edit)
 		if now, err = manifest.ApplyTo(now, []manifest.Edit{edit}); err != nil {
-			return refuse("GPU0321", p.object, diagnose.Values{"object": p.object, "problem": err.Error()})
+			return badShape(p.object, err)
 		}
 	}
 	return nil

@@ -50,6 +50,11 @@ func refuse(code diagnose.Code, object string, values diagnose.Values) *Refusal 
 	return &Refusal{Findings: []diagnose.Finding{diagnose.New(code, object, values)}}
 }
 
+// badShape refuses an object in which something is of another kind than it should.
+func badShape(object string, err error) *Refusal {
+	return refuse("GPU0321", object, diagnose.Values{"object": object, "problem": err.Error()})
+}
+
 // Target is the object that a plan changes.
 type Target struct {
 	manifest.Document

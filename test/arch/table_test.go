@@ -50,6 +50,10 @@ var layers = []layer{
 	{pkg: "internal/config", sentence: "flags, environment and file → settings"},
 	{pkg: "internal/cli", sentence: "one file per command", ours: "everything"},
 
+	{
+		pkg: "hack/gennames", sentence: "writes the table of names",
+		ours: "internal/gpu", others: "github.com/NVIDIA/go-nvlib",
+	},
 	{pkg: "hack/gendocs", sentence: "writes the generated documentation", ours: "internal/cli internal/diagnose", others: "none"},
 
 	{pkg: "test/arch", sentence: "this test"},
@@ -65,6 +69,7 @@ var layers = []layer{
 // technologies says which packages import a third-party technology; tests may
 // as well. A technology without packages is not to be imported by anyone.
 var technologies = []struct{ prefix, allowed string }{
+	{"github.com/NVIDIA/go-nvlib", "hack/gennames"},
 	{"github.com/jaypipes/ghw", "internal/discover"},
 	{"github.com/jaypipes/pcidb", "internal/discover"},
 	{"github.com/charmbracelet/lipgloss", "internal/render"},

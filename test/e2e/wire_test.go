@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	c.AddNode(gpuNode("worker-1", h200, 8))
 	check := untouched(t, c)
 	stdout, _ := succeed(t, c, "wire", "--dry-run")
-	if !strings.Contains(stdout, "+        resourceName: "+h200) && !strings.Contains(stdout, "resourceName: "+h200) {
+	if !regexp.MustCompile(`(?m)^\+ .*resourceName: ` + regexp.QuoteMeta(h200) + `$`).MatchString(stdout) {
 		t.Errorf("no diff:\n%s", stdout)
 	}
 	check()
@@ -160,6 +161,9 @@ func TestWake(t *testing.T) {
 	succeed(t, c, "wire", "--no-wake")
 	c.Always(20*time.Second, "the instance has no pod", pods(c, u, 0))
 
+	// Taken back and wired anew, the same instance is woken by the wiring itself.
+	succeed(t, c, "wire", "--remove", "--force")
+	c.Always(time.Second, "the instance still has no pod", pods(c, u, 0))
 	_, stderr := succeed(t, c, "wire")
 	if want := "GPU0103"; !strings.Contains(stderr, want) || !strings.Contains(stderr, ns+"/stuck") {
 		t.Errorf("stderr lacks %s and the instance's name:\n%s", want, stderr)
@@ -173,9 +177,14 @@ func TestWake(t *testing.T) {
 // With the table unset a foreign device works; the first entry would break it.
 func TestFirstEntryStop(t *testing.T) {
 	c := shared.For(t)
-	unwired(c)
 	c.AddNode(cluster.Node{Name: "worker-1", Resources: map[corev1.ResourceName]int64{h200: 8, "intel.com/qat": 4}})
 	ns := c.Namespace()
+	// What the stop is for: a table without the foreign name breaks it.
+	c.PatchKubeVirt(`{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[{"pciVendorSelector":"10DE:2335","resourceName":"` + h200 + `","externalResourceProvider":true}]}}}}`)
+	broken := c.Create(vmi(c, ns, "broken", "gpus", "intel.com/qat"))
+	c.Eventually(soon, "the foreign device is refused", hangs(c, broken))
+	deleteAnyway(t, c, broken)
+	unwired(c)
 	vm := c.Create(c.Decode(`
 apiVersion: kubevirt.io/v1
 kind: VirtualMachine
@@ -237,9 +246,10 @@ func TestWait(t *testing.T) {
 	c.AddNode(gpuNode("worker-1", h200, 0))
 	check := untouched(t, c)
 	// The gate is ensured whatever the nodes serve, so the CR is wired for it once.
-	code, _, stderr := gpuctl(c, "wire", "--wait", "3s", "--dry-run")
-	if code != 0 {
-		t.Errorf("a dry run does not wait: exit %d\n%s", code, stderr)
+	asked := time.Now()
+	code, _, stderr := gpuctl(c, "wire", "--wait", "1m", "--dry-run")
+	if code != 0 || time.Since(asked) > 30*time.Second {
+		t.Errorf("a dry run does not wait: exit %d after %s\n%s", code, time.Since(asked), stderr)
 	}
 	check()
 	code, _, stderr = gpuctl(c, "wire", "--wait", "3s")

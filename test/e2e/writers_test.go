@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,7 +211,7 @@ func TestDroppedConnections(t *testing.T) {
 	c.AddNode(gpuNode("worker-1", h200, 8))
 	t.Run("always", func(t *testing.T) {
 		check := untouched(t, c)
-		proxy := dropping(t, c, func(int64) bool { return true })
+		proxy := dropping(t, c, true)
 		code, stdout, stderr := gpuctlAs(c.KubeconfigFor(proxy.config), "wire")
 		if code != 1 || stdout != "" || !strings.Contains(stderr, "is the API server at") {
 			t.Errorf("exit %d, stdout %q\n%s", code, stdout, stderr)
@@ -220,7 +219,7 @@ func TestDroppedConnections(t *testing.T) {
 		check()
 	})
 	t.Run("while writing", func(t *testing.T) {
-		proxy := dropping(t, c, nil)
+		proxy := dropping(t, c, false)
 		done := make(chan struct{})
 		go func() { // cut every connection again and again, for a while
 			defer close(done)
@@ -252,9 +251,8 @@ type proxy struct {
 	open   []net.Conn
 }
 
-// dropping starts a proxy that drops the connections for which drop, if given,
-// says so; they are numbered from 1.
-func dropping(t *testing.T, c *cluster.Cluster, drop func(n int64) bool) *proxy {
+// dropping starts a proxy; with always it drops every connection at once.
+func dropping(t *testing.T, c *cluster.Cluster, always bool) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -263,7 +261,6 @@ func dropping(t *testing.T, c *cluster.Cluster, drop func(n int64) bool) *proxy 
 	p := &proxy{config: c.Config()}
 	server := strings.TrimPrefix(p.config.Host, "https://")
 	p.config.Host = "https://" + listener.Addr().String()
-	var count atomic.Int64
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -271,7 +268,7 @@ func dropping(t *testing.T, c *cluster.Cluster, drop func(n int64) bool) *proxy 
 			if err != nil {
 				return
 			}
-			if drop != nil && drop(count.Add(1)) {
+			if always {
 				_ = conn.Close()
 				continue
 			}
