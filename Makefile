@@ -20,11 +20,13 @@ ON_CLUSTER := ./test/cluster/... ./test/e2e/... ./test/demo/...
 
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
+CONTROLLER_GEN := go tool -modfile=tools/go.mod controller-gen
 
 # What writes generated files, one command a line.
 define GENERATORS
 go run ./hack/gennames
 go run ./hack/gendocs
+$(CONTROLLER_GEN) object paths=./api/... crd output:crd:dir=charts/gpu-operator-hooks/files/crds
 endef
 
 ##@ Use

@@ -1,0 +1,3 @@
+package cluster
+
+import _ "github.com/virtual-kubelet/virtual-kubelet/node"
