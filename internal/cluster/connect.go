@@ -19,6 +19,7 @@ import (
 // Client speaks to one Kubernetes cluster. It is safe for concurrent use.
 type Client struct {
 	dynamic  dynamic.Interface
+	core     kubernetes.Interface
 	kubevirt kubevirt.Interface
 	mapper   meta.ResettableRESTMapper
 	server   string
@@ -66,10 +67,9 @@ func ForConfig(config *rest.Config) (*Client, error) {
 	if c.kubevirt, err = kubevirt.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if c.core, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery()))
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.core.Discovery()))
 	return c, nil
 }

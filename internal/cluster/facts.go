@@ -15,6 +15,7 @@ import (
 type Facts struct {
 	Targets   []manifest.Document // KubeVirt and HyperConverged objects
 	Nodes     []gpu.Node          // by name
+	Hosts     []gpu.Host          // what node agents have reported
 	Workloads []gpu.Workload      // in the order of the documents
 	HasVMs    bool                // a VM or an instance is among the documents, with devices or without
 	Legacy    []diagnose.Legacy
@@ -34,6 +35,7 @@ func readers() map[string]reader {
 		"/ConfigMap":                     readConfigMap,
 		"/Event":                         ignore, // told apart for diagnosis; wiring does not depend on them
 		"events.k8s.io/Event":            ignore,
+		"gpuctl.dev/GPUNode":             readGPUNode,
 		"kubevirt.io/KubeVirt":           target,
 		"hco.kubevirt.io/HyperConverged": target,
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
@@ -38,6 +39,7 @@ func gathered() []listed {
 		{group: "kubevirt.io", kind: "KubeVirt"},
 		{group: "hco.kubevirt.io", kind: "HyperConverged", optional: true},
 		{group: "", kind: "Node"},
+		{group: v1alpha1.GroupName, kind: "GPUNode", optional: true},
 		{group: "kubevirt.io", kind: "VirtualMachine", vital: true},
 		{group: "kubevirt.io", kind: "VirtualMachineInstance", vital: true},
 		{group: "kubevirt.io", kind: "VirtualMachineInstanceReplicaSet", optional: true},

@@ -43,6 +43,7 @@ var layers = []layer{
 		pkg: "internal/patch", sentence: "plan (pure) + apply for KubeVirt and HCO",
 		ours: "api/v1alpha1 internal/manifest internal/gpu internal/diagnose",
 	},
+	{pkg: "internal/agent", sentence: "one node's inventory → its GPUNode", ours: "api/v1alpha1 internal/cluster internal/gpu"},
 	{pkg: "internal/bind", sentence: "binder and reconcilers, thin", ours: "api/v1alpha1 internal/cluster internal/patch pure"},
 	{pkg: "internal/webhook", sentence: "admission handlers, thin", ours: "api/v1alpha1 internal/cluster pure"},
 	{pkg: "internal/release", sentence: "Helm SDK", ours: "charts"},
