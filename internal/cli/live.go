@@ -22,10 +22,10 @@ import (
 type liveFlags struct {
 	kubeconfig, kubeContext string
 	thisHost                bool
-	wait                    time.Duration
-	strict                  bool
-	force                   bool
-	noWake                  bool
+	hookFlags
+	strict bool
+	force  bool
+	noWake bool
 }
 
 func (f *liveFlags) add(cmd *cobra.Command) {
@@ -33,8 +33,8 @@ func (f *liveFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
 	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
 	flags.BoolVar(&f.thisHost, "this-host", false, "read this host's inventory too; its node is $NODE_NAME, else the host's name")
-	flags.DurationVar(&f.wait, "wait", 0, "wait up to `DURATION` for KubeVirt and for the device plugin of every GPU node")
-	flags.BoolVar(&f.strict, "strict", true, "fail when --wait runs out (exit 124) or the first entry is held back (exit 1); without it both are findings")
+	f.hookFlags.add(cmd)
+	flags.BoolVar(&f.strict, "strict", true, "fail when --wait runs out (exit 124) or the first entry is held back (exit 1); without it both are findings, and so is a --remove that fails")
 	flags.BoolVar(&f.force, "force", false, "with --remove: take away entries that instances still use")
 	flags.BoolVar(&f.noWake, "no-wake", false, "do not touch the instances that KubeVirt refused for what is wired now")
 }
@@ -44,8 +44,6 @@ const (
 	applyPatience = 30 * time.Second
 	// gatePatience is how long virt-api may take to learn of its new gate.
 	gatePatience = 10 * time.Second
-	// pollEvery is the pause between two looks at a cluster that is not ready.
-	pollEvery = 2 * time.Second
 )
 
 // live wires one cluster.
@@ -55,7 +53,7 @@ type live struct {
 	client *cluster.Client
 	plan   patch.Planner
 	hosts  map[string]inventory
-	notes  []string // what the last look at the cluster could not read
+	report report // of what came out
 }
 
 func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
@@ -77,29 +75,36 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 		}
 		maps.Copy(l.hosts, own)
 	}
-	return l.run(ctx, out)
+	err = l.settle(out, l.run(ctx, out))
+	l.mirror(ctx, err)
+	return err
 }
 
 // run wires the cluster as it is, or with --wait as it is when every GPU node is
-// served or the time is over.
+// served and reported, or the time is over.
 func (l *live) run(ctx context.Context, out *output) error {
-	in, findings, pending, err := l.ready(ctx)
+	deadline, err := l.deadline(ctx)
+	if err != nil {
+		return err
+	}
+	seen, err := l.ready(ctx, deadline)
 	switch {
 	case l.flags.remove && notReady(err):
-		return l.s.commentary().Note("KubeVirt is gone: nothing to remove")
+		l.report.head = "KubeVirt is gone: nothing to remove"
+		return l.s.commentary().Note("%s", l.report.head)
 	case l.flags.waits() && notReady(err):
 		return l.waitedInVain(out, err)
 	case err != nil:
 		return err
 	}
-	for _, note := range l.notes {
+	for _, note := range seen.notes {
 		fmt.Fprintln(l.s.err, "note:", note)
 	}
-	if err := l.wire(ctx, out, in, append(findings, pending...)); err != nil {
+	if err := l.wire(ctx, out, seen, deadline); err != nil {
 		return err
 	}
-	if l.flags.waits() && len(pending) > 0 && l.flags.strict {
-		return timeoutError{fmt.Errorf("waited %s, and %d GPU nodes serve nothing yet", l.flags.wait, len(pending))}
+	if l.flags.waits() && len(seen.pending) > 0 && l.flags.strict {
+		return timeoutError{fmt.Errorf("waited %s, and %s; see the findings above", l.flags.wait, seen.missing())}
 	}
 	return nil
 }
@@ -109,111 +114,25 @@ func (l *live) waitedInVain(out *output, err error) error {
 	if l.flags.strict {
 		return timeoutError{fmt.Errorf("waited %s: %w", l.flags.wait, err)}
 	}
-	return printFindings(l.s, out, []diagnose.Finding{diagnose.New("GPU0101", "cluster", diagnose.Values{
+	return l.finish(out, diagnose.New("GPU0101", "cluster", diagnose.Values{
 		"wait": l.flags.wait.String(), "problem": err.Error(),
-	})})
-}
-
-// waits reports whether the command waits for nodes at all.
-func (f *wireFlags) waits() bool { return f.wait > 0 && !f.dryRun && !f.remove }
-
-// ready reads the cluster, again and again until the deadline while KubeVirt or a
-// node is not ready. pending reports the nodes that then serve nothing yet.
-func (l *live) ready(ctx context.Context) (in patch.Input, findings, pending []diagnose.Finding, err error) {
-	deadline := time.Now().Add(l.flags.wait)
-	for {
-		in, findings, err = l.gather(ctx)
-		if !l.flags.remove {
-			pending = unserved(in.Nodes)
-		}
-		over := !l.flags.waits() || !time.Now().Before(deadline)
-		if over || err != nil && !notReady(err) && !patch.Transient(err) || err == nil && len(pending) == 0 {
-			return in, findings, pending, err
-		}
-		if err := l.untilNextLook(ctx, deadline, err == nil); err != nil {
-			return in, nil, nil, err
-		}
-	}
-}
-
-// untilNextLook waits. While nodes are all that is missing it looks at them alone:
-// a large cluster is not read whole every two seconds.
-func (l *live) untilNextLook(ctx context.Context, deadline time.Time, nodesOnly bool) error {
-	for {
-		if err := pause(ctx, deadline); err != nil {
-			return err
-		}
-		if !nodesOnly || !time.Now().Before(deadline) {
-			return nil
-		}
-		nodes, err := l.client.Nodes(ctx)
-		if err == nil && len(unserved(nodes)) > 0 {
-			continue
-		}
-		return nil // ready reads it all, and says what failed
-	}
-}
-
-// notReady reports that KubeVirt is not there yet, which waiting may change.
-func notReady(err error) bool {
-	return errors.Is(err, cluster.ErrNoKubeVirt) || errors.Is(err, cluster.ErrNotReady) || errors.Is(err, patch.ErrNoTarget)
-}
-
-// pause waits for the next look, not beyond the deadline.
-func pause(ctx context.Context, deadline time.Time) error {
-	timer := time.NewTimer(min(pollEvery, max(time.Until(deadline), 0)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the cluster: %w", ctx.Err())
-	case <-timer.C:
-		return nil
-	}
-}
-
-// unserved reports the nodes that are meant for VM GPUs and serve none yet.
-func unserved(nodes []gpu.Node) []diagnose.Finding {
-	var out []diagnose.Finding
-	for i := range nodes {
-		if why, missing := diagnose.Unserved(&nodes[i]); missing {
-			out = append(out, diagnose.New("GPU0102", "node/"+nodes[i].Name, diagnose.Values{"node": nodes[i].Name, "why": why}))
-		}
-	}
-	return out
-}
-
-// gather reads the cluster into the plan's input.
-func (l *live) gather(ctx context.Context) (patch.Input, []diagnose.Finding, error) {
-	docs, notes, err := l.client.Gather(ctx, l.flags.remove)
-	if err != nil {
-		return patch.Input{}, nil, err
-	}
-	l.notes = notes
-	facts, err := cluster.Read(docs)
-	if err != nil {
-		return patch.Input{}, nil, err
-	}
-	choose := patch.ChooseDeployed
-	if l.flags.remove {
-		choose = patch.Choose
-	}
-	in, findings, err := l.flags.inputOf(facts, l.hosts, choose)
-	in.WorkloadsKnown = true // all of the cluster's were listed
-	return in, findings, err
+	}))
 }
 
 // wire carries out one plan: write, check, wake.
-func (l *live) wire(ctx context.Context, out *output, in patch.Input, findings []diagnose.Finding) error {
-	target := in.Target
+func (l *live) wire(ctx context.Context, out *output, seen sight, deadline time.Time) error {
+	in, findings := seen.in, slices.Concat(seen.findings, seen.pending)
+	l.report.target = &in.Target
 	if l.flags.dryRun {
 		result, err := l.plan(in)
 		if err != nil {
 			return err
 		}
 		result.Findings = diagnose.Sort(append(result.Findings, findings...))
-		return printLive(l.s, out, target, target.Object, result, planned())
+		return l.print(out, in.Target.Object, result, seen, planned())
 	}
-	writing, cancel := context.WithTimeoutCause(ctx, applyPatience, fmt.Errorf("nothing was written within %s", applyPatience))
+	patience := max(applyPatience, time.Until(deadline))
+	writing, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nothing was written within %s", patience.Round(time.Second)))
 	defer cancel()
 	done, err := patch.Apply(writing, l.client, in, l.plan)
 	if err != nil {
@@ -227,15 +146,27 @@ func (l *live) wire(ctx context.Context, out *output, in patch.Input, findings [
 		}
 	}
 	done.Findings = diagnose.Sort(append(done.Findings, findings...))
-	return printLive(l.s, out, target, done.Before, done.Result, written())
+	return l.print(out, done.Before, done.Result, seen, written())
 }
 
-// printLive prints a plan of a live object, without what only the API server may
-// write: for a repository, or to be applied again.
-func printLive(s *streams, out *output, t patch.Target, before manifest.Object, r patch.Result, at stage) error {
+// print prints a plan of the live object, without what only the API server may
+// write: for a repository, or to be applied again. Then it says what VMs can use.
+func (l *live) print(out *output, before manifest.Object, r patch.Result, seen sight, at stage) error {
+	t := *l.report.target
 	t.Document = manifest.Live(t.File, published(before))
-	r.Object = published(r.Object)
-	return printPlan(s, out, &t, r, at)
+	object := r.Object
+	r.Object = published(object)
+	l.report.result, l.report.head = r, headline(&t, r, at)
+	if l.flags.remove {
+		return printPlan(l.s, out, &t, r, at, nil)
+	}
+	table, err := patch.TableOf(l.report.target, object)
+	if err != nil {
+		return err
+	}
+	seen.summary.Table = table
+	l.report.nodes = seen.summary.Summarize()
+	return printPlan(l.s, out, &t, r, at, l.report.nodes)
 }
 
 func published(obj manifest.Object) manifest.Object {

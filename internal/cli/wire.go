@@ -77,11 +77,10 @@ func runWire(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 	if err := flags.check(); err != nil {
 		return err
 	}
-	run := runFiles
 	if len(flags.files) == 0 {
-		run = runLive
+		return runLive(ctx, s, flags, out)
 	}
-	err := run(ctx, s, flags, out)
+	err := runFiles(ctx, s, flags, out)
 	var refusal *patch.Refusal
 	if errors.As(err, &refusal) && !flags.strict && refusal.Only("GPU0319") {
 		return printFindings(s, out, refusal.Findings)
@@ -98,8 +97,10 @@ func (f *wireFlags) check() error {
 		return usagef("--permit adds and --remove takes away; give one of them")
 	case f.wait < 0:
 		return usagef("--wait %s: want a duration from now on", f.wait)
-	case len(f.files) > 0 && (f.kubeconfig != "" || f.kubeContext != "" || f.thisHost || f.wait > 0 || f.noWake):
-		return usagef("-f plans on files alone: --kubeconfig, --context, --this-host, --wait and --no-wake belong to a live cluster")
+	case len(f.files) > 0 && (f.kubeconfig != "" || f.kubeContext != "" || f.thisHost || f.hookFlags != hookFlags{} || f.noWake):
+		return usagef("-f plans on files alone: --kubeconfig, --context, --this-host, --wait, --first-node, --event, --termination-log and --no-wake belong to a live cluster")
+	case f.firstNode > 0 && f.wait == 0:
+		return usagef("--first-node is a part of --wait: give both")
 	}
 	return nil
 }
@@ -138,7 +139,7 @@ func runFiles(_ context.Context, s *streams, flags *wireFlags, out *output) erro
 		return err
 	}
 	result.Findings = diagnose.Sort(append(result.Findings, findings...))
-	return printPlan(s, out, &in.Target, result, planned())
+	return printPlan(s, out, &in.Target, result, planned(), nil)
 }
 
 // input reads everything the plan depends on.
@@ -177,6 +178,11 @@ func (f *wireFlags) inputOf(facts cluster.Facts, inventories map[string]inventor
 	in.Nodes, in.Workloads, in.Force = facts.Nodes, facts.Workloads, f.force
 	in.Legacy, in.WorkloadsKnown = facts.Legacy, facts.HasVMs
 	in.Hosts, findings = assign(inventories, in.Nodes)
+	for _, h := range facts.Hosts {
+		if _, given := inventories[h.Node]; !given { // what somebody gives counts more
+			in.Hosts = append(in.Hosts, h)
+		}
+	}
 	return in, findings, nil
 }
 
@@ -227,6 +233,8 @@ type planView struct {
 	Object   manifest.Object    `json:"object"`
 	Changes  []patch.Change     `json:"changes"`
 	Findings []diagnose.Finding `json:"findings"`
+	// Nodes say what VMs can use, on a live cluster.
+	Nodes []diagnose.NodeGPUs `json:"nodes,omitempty"`
 }
 
 // stage says what became of a plan.
@@ -235,9 +243,10 @@ type stage struct{ head, label string }
 func planned() stage { return stage{"%s: %d to change", "planned"} }
 func written() stage { return stage{"%s: %d changed", "written"} }
 
-func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stage) error {
+// printPlan prints a plan, and for a live cluster what VMs can use on its nodes.
+func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stage, nodes []diagnose.NodeGPUs) error {
 	if out.is("json") {
-		view := planView{t.Identity(), r.Object, r.Changes, r.Findings}
+		view := planView{t.Identity(), r.Object, r.Changes, r.Findings, nodes}
 		view.Changes = append([]patch.Change{}, view.Changes...)
 		view.Findings = append([]diagnose.Finding{}, view.Findings...)
 		_, err := out.structured(s, view)
@@ -247,7 +256,7 @@ func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stag
 	if err != nil {
 		return err
 	}
-	if err := summarise(s.commentary(), t, r, at); err != nil {
+	if err := summarise(s.commentary(), t, r, at, nodes); err != nil {
 		return err
 	}
 	if out.is("yaml") {
@@ -266,12 +275,8 @@ func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stag
 }
 
 // summarise prints what changes, why, and the findings.
-func summarise(p *render.Printer, t *patch.Target, r patch.Result, at stage) error {
-	head := t.Ref() + ": as it should be, no change"
-	if len(r.Changes) > 0 {
-		head = fmt.Sprintf(at.head, t.Ref(), len(r.Changes))
-	}
-	if err := p.Note("%s", head); err != nil {
+func summarise(p *render.Printer, t *patch.Target, r patch.Result, at stage, nodes []diagnose.NodeGPUs) error {
+	if err := p.Note("%s", headline(t, r, at)); err != nil {
 		return err
 	}
 	for _, c := range r.Changes {
@@ -279,7 +284,18 @@ func summarise(p *render.Printer, t *patch.Target, r patch.Result, at stage) err
 			return err
 		}
 	}
+	if err := printNodes(p, nodes); err != nil {
+		return err
+	}
 	return p.Findings(r.Findings)
+}
+
+// headline returns "KubeVirt kubevirt/kubevirt: 2 changed".
+func headline(t *patch.Target, r patch.Result, at stage) string {
+	if len(r.Changes) == 0 {
+		return t.Ref() + ": as it should be, no change"
+	}
+	return fmt.Sprintf(at.head, t.Ref(), len(r.Changes))
 }
 
 // describeChange returns "10DE:2335 as nvidia.com/…" or "feature gate HostDevices".

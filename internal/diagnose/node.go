@@ -32,10 +32,14 @@ func Node(n *gpu.Node, h *gpu.Host, matches []gpu.Match) []Finding {
 }
 
 // Unserved reports whether a node is meant for GPUs, as gpu-operator and NFD label
-// nodes, and serves nothing of NVIDIA's yet; why names the label.
-func Unserved(n *gpu.Node) (why string, missing bool) {
+// nodes, and serves nothing of NVIDIA's yet; why names the label. A host, nil when
+// its inventory is not known, without a GPU is not waited for.
+func Unserved(n *gpu.Node, h *gpu.Host) (why string, missing bool) {
 	config := n.Labels[workloadConfigLabel]
 	if config == "container" || n.Labels["nvidia.com/gpu.deploy.operands"] == "false" || len(n.Positive()) > 0 {
+		return "", false
+	}
+	if h != nil && !slices.ContainsFunc(h.Functions, func(f gpu.Function) bool { return f.IsGPU() || f.IsNVIDIA() && f.VF }) {
 		return "", false
 	}
 	for _, label := range []string{
