@@ -157,16 +157,11 @@ func (l *live) print(out *output, before manifest.Object, r patch.Result, seen s
 	object := r.Object
 	r.Object = published(object)
 	l.report.result, l.report.head = r, headline(&t, r, at)
-	if l.flags.remove {
-		return printPlan(l.s, out, &t, r, at, nil)
+	var err error
+	if !l.flags.remove {
+		l.report.nodes, err = summarizeNodes(&seen.in, object, seen.agents)
 	}
-	table, err := patch.TableOf(l.report.target, object)
-	if err != nil {
-		return err
-	}
-	seen.summary.Table = table
-	l.report.nodes = seen.summary.Summarize()
-	return printPlan(l.s, out, &t, r, at, l.report.nodes)
+	return errors.Join(err, printPlan(l.s, out, &t, r, at, l.report.nodes))
 }
 
 func published(obj manifest.Object) manifest.Object {

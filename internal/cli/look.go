@@ -25,7 +25,7 @@ type sight struct {
 	pending  []diagnose.Finding // nodes that serve nothing yet, agents that do not report
 	starting bool               // the agents' pods are not made yet
 	empty    bool               // no node has to do with GPUs
-	summary  diagnose.Summary
+	agents   []diagnose.Agent
 }
 
 // missing says what was waited for.
@@ -198,7 +198,7 @@ func (l *live) lookAtAgents(ctx context.Context, seen *sight) error {
 	if seen.empty && len(agents) == 0 {
 		seen.findings = append(seen.findings, diagnose.New("GPU0106", "cluster", nil))
 	}
-	seen.summary = diagnose.Summary{Nodes: seen.in.Nodes, Hosts: seen.in.Hosts, Agents: agents, Release: newestUnless(seen.in.Release)}
+	seen.agents = agents
 	return nil
 }
 

@@ -139,7 +139,11 @@ func runFiles(_ context.Context, s *streams, flags *wireFlags, out *output) erro
 		return err
 	}
 	result.Findings = diagnose.Sort(append(result.Findings, findings...))
-	return printPlan(s, out, &in.Target, result, planned(), nil)
+	nodes, err := summarizeNodes(&in, result.Object, nil)
+	if err != nil {
+		return err
+	}
+	return printPlan(s, out, &in.Target, result, planned(), nodes)
 }
 
 // input reads everything the plan depends on.
@@ -233,7 +237,7 @@ type planView struct {
 	Object   manifest.Object    `json:"object"`
 	Changes  []patch.Change     `json:"changes"`
 	Findings []diagnose.Finding `json:"findings"`
-	// Nodes say what VMs can use, on a live cluster.
+	// Nodes say what VMs can use with the object as it will be.
 	Nodes []diagnose.NodeGPUs `json:"nodes,omitempty"`
 }
 
@@ -243,7 +247,17 @@ type stage struct{ head, label string }
 func planned() stage { return stage{"%s: %d to change", "planned"} }
 func written() stage { return stage{"%s: %d changed", "written"} }
 
-// printPlan prints a plan, and for a live cluster what VMs can use on its nodes.
+// summarizeNodes says what VMs can use on the nodes with the target as it will be.
+func summarizeNodes(in *patch.Input, after manifest.Object, agents []diagnose.Agent) ([]diagnose.NodeGPUs, error) {
+	table, err := patch.TableOf(&in.Target, after)
+	if err != nil {
+		return nil, err
+	}
+	s := diagnose.Summary{Nodes: in.Nodes, Hosts: in.Hosts, Agents: agents, Table: table, Release: newestUnless(in.Release)}
+	return s.Summarize(), nil
+}
+
+// printPlan prints a plan, and what VMs can use on the nodes.
 func printPlan(s *streams, out *output, t *patch.Target, r patch.Result, at stage, nodes []diagnose.NodeGPUs) error {
 	if out.is("json") {
 		view := planView{t.Identity(), r.Object, r.Changes, r.Findings, nodes}
