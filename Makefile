@@ -21,12 +21,14 @@ ON_CLUSTER := ./test/cluster/... ./test/e2e/... ./test/demo/...
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
 CONTROLLER_GEN := go tool -modfile=tools/go.mod controller-gen
+HELM_DOCS := go tool -modfile=tools/go.mod helm-docs
 
 # What writes generated files, one command a line.
 define GENERATORS
 go run ./hack/gennames
 go run ./hack/gendocs
 $(CONTROLLER_GEN) object paths=./api/... crd output:crd:dir=charts/gpu-operator-hooks/files/crds
+$(HELM_DOCS) --chart-search-root charts --log-level error
 endef
 
 ##@ Use

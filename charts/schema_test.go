@@ -1,0 +1,104 @@
+package charts_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"sigs.k8s.io/yaml"
+)
+
+// A value that cannot be meant is refused, and the key named.
+func TestSchemaRefuses(t *testing.T) {
+	tests := map[string]struct{ values, want string }{
+		"variant":            {"gpu: {variant: mig}", "gpu.variant"},
+		"enabled as text":    {`gpu: {enabled: "true"}`, "gpu.enabled"},
+		"misspelt key":       {"gpu: {enable: true}", "enable"},
+		"misspelt section":   {"agents: {}", "agents"},
+		"selector":           {"gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: 10DE, resourceName: n/a}]}}", "gpu.permittedHostDevices.pciHostDevices.0.pciVendorSelector"},
+		"no resource name":   {`gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: "10DE:2335"}]}}`, "resourceName"},
+		"name with a blank":  {`gpu: {permittedHostDevices: {mediatedDevices: [{mdevNameSelector: T4, resourceName: "nvidia.com/GRID T4"}]}}`, "mediatedDevices.0.resourceName"},
+		"in-tree provider":   {`gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: "10DE:2335", resourceName: n/a, externalResourceProvider: false}]}}`, "externalResourceProvider"},
+		"wait beyond Helm's": {"hook: {wait: 5m}", "hook.wait"},
+		"wait in hours":      {"hook: {wait: 1h}", "hook.wait"},
+		"wait as a number":   {"hook: {wait: 240}", "hook.wait"},
+		"digest":             {"image: {digest: latest}", "image.digest"},
+		"pull policy":        {"image: {pullPolicy: Sometimes}", "image.pullPolicy"},
+		"port":               {"networkPolicy: {apiServerPorts: [0]}", "networkPolicy.apiServerPorts.0"},
+		"pull secret":        {"imagePullSecrets: [pull]", "imagePullSecrets.0"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, load(t), tc.values)
+			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "/", "."), tc.want) {
+				t.Errorf("the error is %v, want one about %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSchemaAllows(t *testing.T) {
+	for _, values := range []string{everything, "hook: {wait: 4m59s}", "hook: {wait: 240s}", "hook: {wait: 90s, firstNode: 5s}", "image: {digest: ''}", "global: {any: thing}"} {
+		if _, err := render(t, load(t), values); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
+// helm lint --strict.
+func TestLint(t *testing.T) {
+	tests := map[string]struct {
+		values string
+		want   bool // complaints
+	}{
+		"defaults":   {"{}", false},
+		"everything": {everything, false},
+		"nonsense":   {"gpu: {variant: mig}", true},
+	}
+	for name, tc := range tests {
+		var v map[string]any
+		if err := yaml.Unmarshal([]byte(tc.values), &v); err != nil {
+			t.Fatal(err)
+		}
+		var complaints []string
+		for _, m := range lint.AllWithKubeVersion("gpu-operator-hooks", v, "gpuctl-system", nil).Messages {
+			if m.Severity > support.InfoSev {
+				complaints = append(complaints, m.Error())
+			}
+		}
+		if got := len(complaints) > 0; got != tc.want {
+			t.Errorf("%s: complaints %q, want any: %t", name, complaints, tc.want)
+		}
+	}
+}
+
+// Every value has its line in the chart's README.
+func TestREADMEKnowsAllValues(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("gpu-operator-hooks", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join("gpu-operator-hooks", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	for section, v := range values {
+		m, ok := v.(map[string]any)
+		if !ok || len(m) == 0 {
+			m = map[string]any{"": nil}
+		}
+		for key := range m {
+			name := strings.TrimSuffix(section+"."+key, ".")
+			if !strings.Contains(string(readme), "| "+name) {
+				t.Errorf("README.md has no line for %s", name)
+			}
+		}
+	}
+}
