@@ -1,11 +1,4 @@
-// Package release keeps gpuctl's Helm release, the same that helm sees.
+// Package release installs, upgrades and uninstalls gpuctl's own chart by Helm's
+// SDK. The release is one that helm itself sees and can go on with. It is the only
+// package that speaks to Helm.
 package release
-
-import (
-	_ "helm.sh/helm/v3/pkg/action"
-	_ "helm.sh/helm/v3/pkg/chart/loader"
-	_ "helm.sh/helm/v3/pkg/cli"
-	_ "helm.sh/helm/v3/pkg/cli/values"
-	_ "helm.sh/helm/v3/pkg/lint"
-	_ "helm.sh/helm/v3/pkg/storage/driver"
-)

@@ -38,7 +38,7 @@ func (s *stack) syncPods(ctx context.Context, pods listers.PodLister) error {
 	}
 	var errs []error
 	for _, pod := range list {
-		if !s.nodes.ours(pod.Spec.NodeName) {
+		if !s.nodes.ours(pod.Spec.NodeName) || s.pods.runs(pod) {
 			continue
 		}
 		switch {
@@ -46,6 +46,10 @@ func (s *stack) syncPods(ctx context.Context, pods listers.PodLister) error {
 			errs = append(errs, s.removePod(ctx, pod))
 		case pod.Namespace == KubeVirtNamespace && pod.Status.Phase == corev1.PodPending:
 			errs = append(errs, s.runPod(ctx, pod))
+		default:
+			if o, ok := s.scripts.next(pod); ok {
+				errs = append(errs, s.play(ctx, pod, o))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -21,6 +21,10 @@ type Node struct {
 	// "nvidia.com/GA102GL_A10": 2, and of "cpu" (cores; 16 unless given) and
 	// "memory" (bytes; 64 GiB unless given).
 	Resources map[corev1.ResourceName]int64
+	// Root is the root directory of the node's file system, for pods that are run
+	// there (RunImage): they find it in GPUCTL_HOST_ROOT. Without one the node has
+	// no PCI device.
+	Root string
 }
 
 // heartbeatAnnotation is how virt-handler says that it lives.
@@ -46,8 +50,8 @@ func (n Node) object() *corev1.Node {
 	}
 }
 
-// status returns what a kubelet of this version would report.
-func (n Node) status(version string) corev1.NodeStatus {
+// status returns what a kubelet of this version, on this port, would report.
+func (n Node) status(version string, port int) corev1.NodeStatus {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("16"),
 		corev1.ResourceMemory:           resource.MustParse("64Gi"),
@@ -67,7 +71,8 @@ func (n Node) status(version string) corev1.NodeStatus {
 			{Type: corev1.NodeInternalIP, Address: "127.0.0.1"},
 			{Type: corev1.NodeHostName, Address: n.Name},
 		},
-		NodeInfo: corev1.NodeSystemInfo{Architecture: runtime.GOARCH, OperatingSystem: "linux", KubeletVersion: version},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(port)}},
+		NodeInfo:        corev1.NodeSystemInfo{Architecture: runtime.GOARCH, OperatingSystem: "linux", KubeletVersion: version},
 	}
 }
 

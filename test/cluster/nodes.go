@@ -56,12 +56,13 @@ func (s *stack) addNode(ctx context.Context, n Node) error {
 	if _, err := s.clientset.CoreV1().Nodes().Create(ctx, n.object(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := s.patchNode(ctx, n.Name, map[string]any{"status": n.status(s.built.versions["controlplane"])}, "status"); err != nil {
+	if err := s.patchNode(ctx, n.Name, map[string]any{"status": n.status(s.built.versions["controlplane"], s.port("kubelet"))}, "status"); err != nil {
 		return err
 	}
 	if err := s.renewLease(ctx, n.Name); err != nil {
 		return err
 	}
+	s.pods.setRoot(n.Name, n.Root)
 	s.nodes.set(n.Name, true)
 	if s.options.kind == apiOnly {
 		return s.setTaints(ctx, n) // the one that is awaited below would stay
@@ -91,6 +92,7 @@ func (s *stack) setTaints(ctx context.Context, n Node) error {
 
 func (s *stack) removeNode(ctx context.Context, name string) error {
 	s.nodes.set(name, false)
+	s.pods.stopOn(name)
 	err := s.clientset.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -31,6 +31,8 @@ type stack struct {
 	egress      *egress
 	components  map[string]*component
 	nodes       nodes
+	pods        *podRunner
+	scripts     scripts
 	mu          sync.Mutex
 	total       time.Duration // what starting took, without building
 	steps       []string      // and its parts
@@ -46,6 +48,7 @@ type stack struct {
 // it fails, but the logs.
 func launch(ctx context.Context, o options, progress io.Writer) (*stack, error) {
 	s := &stack{options: o, launcher: newLauncher(), numbers: map[string]int{}, components: map[string]*component{}}
+	s.pods = newPodRunner(s)
 	// The cluster outlives ctx, which ends when it is started.
 	s.loopContext, s.stopLoops = context.WithCancel(context.WithoutCancel(ctx))
 	s.closers = append(s.closers, func() error { s.launcher.close(); return nil })
@@ -134,6 +137,9 @@ func (s *stack) prepare() error {
 		return err
 	}
 	s.closers = append(s.closers, s.egress.close)
+	if err := s.serveLogs(); err != nil {
+		return err
+	}
 	return writeEgressConfig(s.dir.file("egress.json"), socket)
 }
 

@@ -1,0 +1,109 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/release"
+)
+
+// Change is an installation or an upgrade.
+type Change struct {
+	Values   Values
+	Defaults map[string]any // values that the user's override
+	DryRun   bool           // render by the server, write nothing
+	Wait     bool           // until all pods are ready
+	Timeout  time.Duration  // of each thing that is waited for
+}
+
+// Result is a revision of the release.
+type Result struct {
+	Revision int
+	Manifest string // YAML of all objects, hooks at the end
+	Notes    string
+}
+
+// Install makes the release, and its namespace if need be. The error is
+// [ErrExists] when it is there already.
+func (c *Client) Install(ctx context.Context, change Change) (Result, error) {
+	if was, err := c.Status(); err == nil && was.Status != release.StatusUninstalled.String() {
+		return Result{}, fmt.Errorf("release %s in namespace %s, revision %d, status %s: %w", c.options.Name, c.options.Namespace, was.Revision, was.Status, ErrExists)
+	} else if err != nil && !errors.Is(err, ErrNotFound) {
+		return Result{}, err
+	}
+	chart, err := load()
+	if err != nil {
+		return Result{}, err
+	}
+	vals, err := change.Values.merge(change.Defaults)
+	if err != nil {
+		return Result{}, err
+	}
+	do := action.NewInstall(c.config)
+	do.ReleaseName, do.Namespace, do.CreateNamespace = c.options.Name, c.options.Namespace, true
+	do.Replace = true // one that was uninstalled and kept
+	do.Wait, do.Timeout, do.DryRun = change.Wait, change.Timeout, change.DryRun
+	if change.DryRun {
+		do.DryRunOption = "server"
+	}
+	done, err := do.RunWithContext(ctx, chart, vals)
+	if err != nil {
+		return Result{}, fmt.Errorf("install release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+	}
+	return result(done), nil
+}
+
+// Upgrade makes a new revision of the release. Without values of its own it keeps
+// those of the last one. The error is [ErrNotFound] when there is no release.
+func (c *Client) Upgrade(ctx context.Context, change Change) (Result, error) {
+	if _, err := c.Status(); err != nil {
+		return Result{}, err
+	}
+	chart, err := load()
+	if err != nil {
+		return Result{}, err
+	}
+	vals, err := change.Values.merge(nil)
+	if err != nil {
+		return Result{}, err
+	}
+	do := action.NewUpgrade(c.config)
+	do.Namespace, do.ResetThenReuseValues = c.options.Namespace, true
+	do.Wait, do.Timeout, do.DryRun = change.Wait, change.Timeout, change.DryRun
+	if change.DryRun {
+		do.DryRunOption = "server"
+	}
+	done, err := do.RunWithContext(ctx, c.options.Name, chart, vals)
+	if err != nil {
+		return Result{}, fmt.Errorf("upgrade release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+	}
+	return result(done), nil
+}
+
+// Uninstall deletes the release. Without hooks nothing takes the wiring away.
+func (c *Client) Uninstall(timeout time.Duration, hooks, wait bool) error {
+	if _, err := c.Status(); err != nil {
+		return err
+	}
+	do := action.NewUninstall(c.config)
+	do.Timeout, do.DisableHooks, do.Wait = timeout, !hooks, wait
+	if _, err := do.Run(c.options.Name); err != nil {
+		return fmt.Errorf("uninstall release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+	}
+	return nil
+}
+
+func result(r *release.Release) Result {
+	out := Result{Revision: r.Version, Manifest: strings.TrimPrefix(r.Manifest, "\n")}
+	for _, h := range r.Hooks {
+		out.Manifest += fmt.Sprintf("---\n# Source: %s\n%s\n", h.Path, strings.TrimSpace(h.Manifest))
+	}
+	if r.Info != nil {
+		out.Notes = r.Info.Notes
+	}
+	return out
+}

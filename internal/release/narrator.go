@@ -1,0 +1,62 @@
+package release
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/kube"
+	"k8s.io/cli-runtime/pkg/resource"
+)
+
+// narrator tells what Helm is about to do with which objects.
+type narrator struct {
+	*kube.Client
+	say func(string)
+}
+
+// Create implements kube.Interface.
+func (n *narrator) Create(resources kube.ResourceList) (*kube.Result, error) {
+	n.say("create " + objects(resources))
+	return n.Client.Create(resources)
+}
+
+// Update implements kube.Interface.
+func (n *narrator) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	n.say("update " + objects(target))
+	return n.Client.Update(original, target, force)
+}
+
+// Delete implements kube.Interface.
+func (n *narrator) Delete(resources kube.ResourceList) (*kube.Result, []error) {
+	n.say("delete " + objects(resources))
+	return n.Client.Delete(resources)
+}
+
+// Wait implements kube.Interface.
+func (n *narrator) Wait(resources kube.ResourceList, timeout time.Duration) error {
+	n.say("wait for " + objects(resources))
+	return n.Client.Wait(resources, timeout)
+}
+
+// WatchUntilReady implements kube.Interface: it waits for a hook.
+func (n *narrator) WatchUntilReady(resources kube.ResourceList, timeout time.Duration) error {
+	for _, r := range resources {
+		if r.Mapping.GroupVersionKind.Kind == "Job" {
+			n.say("run hook " + object(r))
+		}
+	}
+	return n.Client.WatchUntilReady(resources, timeout)
+}
+
+// objects names one object, or counts several.
+func objects(resources kube.ResourceList) string {
+	if len(resources) == 1 {
+		return object(resources[0])
+	}
+	return fmt.Sprintf("%d objects", len(resources))
+}
+
+func object(r *resource.Info) string {
+	return strings.ToLower(r.Mapping.GroupVersionKind.Kind) + "/" + r.Name
+}

@@ -1,3 +1,0 @@
-package cluster
-
-import _ "github.com/virtual-kubelet/virtual-kubelet/node"
