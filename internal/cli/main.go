@@ -112,7 +112,7 @@ Exit codes: 0 ok (a pending diff and findings too), 1 failed or refused, 2 usage
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newExplain(s), newVersion(s))
+	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newInstall(s), newUpgrade(s), newUninstall(s), newExplain(s), newVersion(s))
 	for _, c := range append(root.Commands(), root) {
 		c.Args = usageArgs(c.Args)
 	}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuctl/gpuctl/charts"
+	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/release"
+)
+
+// releaseFlags are the flags of install, upgrade and uninstall.
+type releaseFlags struct {
+	kubeconfig, kubeContext string
+	namespace, name         string
+	timeout                 time.Duration
+	wait                    bool
+}
+
+func (f *releaseFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
+	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
+	flags.StringVarP(&f.namespace, "namespace", "n", "gpuctl-system", "`NAMESPACE` of the release")
+	flags.StringVar(&f.name, "release-name", charts.GPUOperatorHooks, "`NAME` of the release")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "time for each thing that is waited for, a hook for example")
+}
+
+// changeFlags are those of install and upgrade.
+type changeFlags struct {
+	releaseFlags
+	values release.Values
+	dryRun bool
+}
+
+func (f *changeFlags) add(cmd *cobra.Command) {
+	f.releaseFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.values.Files, "values", "f", nil, "read values from `FILE`, - for stdin (repeatable)")
+	flags.StringArrayVar(&f.values.Sets, "set", nil, "set a value: `KEY=VALUE` (repeatable)")
+	flags.StringArrayVar(&f.values.SetStrings, "set-string", nil, "set a value to a text: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be written, and write nothing")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the agents are ready")
+}
+
+// enabled are the values that install has unless the user says else.
+func enabled() map[string]any { return map[string]any{"gpu": map[string]any{"enabled": true}} }
+
+func newInstall(s *streams) *cobra.Command {
+	var flags changeFlags
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Install gpuctl in a cluster: node agents, and the hook that wires KubeVirt",
+		Long: `Install gpuctl in a cluster: node agents, and the hook that wires KubeVirt.
+
+It is a Helm release of the chart gpu-operator-hooks that this binary carries; helm
+sees it and can go on with it. Before anything is written the cluster is looked at:
+its version, KubeVirt, gpu-operator, and what you may do. gpu.enabled is true unless
+you say else; all values are in the chart's README.`,
+		Example: `  gpuctl install
+  gpuctl install --dry-run > gpuctl.yaml
+  gpuctl install --wait --set gpu.variant=vgpu -f values.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runChange(cmd.Context(), s, &flags, enabled(), (*release.Client).Install)
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func newUpgrade(s *streams) *cobra.Command {
+	var flags changeFlags
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Bring the release to this gpuctl's chart, and wire again",
+		Long: `Bring the release to this gpuctl's chart, and wire again.
+
+Values that an earlier install or upgrade was given stay, unless you give others. The
+hook wires what has come since.`,
+		Example: `  gpuctl upgrade
+  gpuctl upgrade --set hook.strict=true`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runChange(cmd.Context(), s, &flags, nil, (*release.Client).Upgrade)
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+type changer func(*release.Client, context.Context, release.Change) (release.Result, error)
+
+// runChange looks at the cluster, changes the release, and says what came of it.
+func runChange(ctx context.Context, s *streams, flags *changeFlags, defaults map[string]any, do changer) error {
+	cluster.Quiet()
+	client, err := flags.connect()
+	if err != nil {
+		return err
+	}
+	progress := newProgress(s)
+	defer progress.done()
+	helm, err := flags.open(progress)
+	if err != nil {
+		return err
+	}
+	if err := flags.preflight(ctx, s, client, defaults); err != nil {
+		return err
+	}
+	done, err := do(helm, ctx, release.Change{
+		Values: flags.values, Defaults: defaults, DryRun: flags.dryRun, Wait: flags.wait, Timeout: flags.timeout,
+	})
+	progress.done()
+	if err != nil {
+		return flags.explain(ctx, client, err)
+	}
+	if flags.dryRun {
+		_, err := fmt.Fprint(s.out, done.Manifest)
+		return err
+	}
+	fmt.Fprintf(s.err, "release %s in namespace %s is at revision %d\n", flags.name, flags.namespace, done.Revision)
+	if done.Notes != "" {
+		fmt.Fprintf(s.err, "\n%s\n", done.Notes)
+	}
+	return nil
+}
+
+func (f *releaseFlags) connect() (*cluster.Client, error) {
+	return cluster.Connect(cluster.Options{
+		Kubeconfig: f.kubeconfig, Context: f.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version,
+	})
+}
+
+func (f *releaseFlags) open(p *progress) (*release.Client, error) {
+	return release.Open(release.Options{
+		Kubeconfig: f.kubeconfig, Context: f.kubeContext, Namespace: f.namespace, Name: f.name, Progress: p.step,
+	})
+}
+
+// preflight stops before anything is written when it cannot end well.
+func (f *changeFlags) preflight(ctx context.Context, s *streams, client *cluster.Client, defaults map[string]any) error {
+	variant, err := f.values.Lookup(defaults, "gpu.variant")
+	if err != nil {
+		return usageError{err}
+	}
+	facts, err := client.Preflight(ctx, f.namespace, f.name, fmt.Sprint(variant))
+	if err != nil {
+		return err
+	}
+	if crds, err := f.values.Lookup(defaults, "crds.enabled"); err == nil && crds == false {
+		facts.CRDOwner = ""
+	}
+	findings := facts.Findings()
+	if len(findings) > 0 && findings[0].Severity == diagnose.Error {
+		_ = s.commentary().Findings(findings)
+		return errors.New("nothing was installed: see the findings of severity error above")
+	}
+	return s.commentary().Findings(findings)
+}
+
+// explain says what to do about an error of Helm's.
+func (f *releaseFlags) explain(ctx context.Context, client *cluster.Client, err error) error {
+	switch {
+	case errors.Is(err, release.ErrExists):
+		return fmt.Errorf("%w; run: gpuctl upgrade -n %s --release-name %s", err, f.namespace, f.name)
+	case errors.Is(err, release.ErrNotFound):
+		return fmt.Errorf("%w; run: gpuctl install -n %s --release-name %s; helm list -A shows all releases", err, f.namespace, f.name)
+	}
+	job, ok := release.FailedJob(err)
+	if !ok {
+		return client.Explain(err)
+	}
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	why, readErr := client.HookFailure(asking, f.namespace, job)
+	if readErr != nil || why == "" {
+		return fmt.Errorf("%w; see: kubectl -n %s logs job/%s", err, f.namespace, job)
+	}
+	return fmt.Errorf("%w; the hook says:\n%s\nsee: kubectl -n %s logs job/%s", err, why, f.namespace, job)
+}

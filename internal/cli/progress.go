@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// progress tells what is being done: on a terminal in one line that goes away, else
+// a line each.
+type progress struct {
+	w        io.Writer
+	terminal bool
+
+	mu    sync.Mutex
+	shown bool
+}
+
+func newProgress(s *streams) *progress { return &progress{w: s.err, terminal: colour(s.err)} }
+
+// step says what is done now.
+func (p *progress) step(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.terminal {
+		fmt.Fprintln(p.w, text)
+		return
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s …", text)
+	p.shown = true
+}
+
+// done clears the line.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.shown = false
+	}
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/release"
+)
+
+func newUninstall(s *streams) *cobra.Command {
+	var flags releaseFlags
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Uninstall gpuctl, and take its wiring away",
+		Long: `Uninstall gpuctl, and take its wiring away.
+
+The release's hook takes away what gpuctl wrote to the KubeVirt CR; entries that
+instances still use stay unless --force. A hook that cannot do its work does not keep
+the release: then it goes without, and what is left is said. The CRDs and the GPUNodes
+stay.`,
+		Example: `  gpuctl uninstall
+  gpuctl uninstall --force`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runUninstall(cmd.Context(), s, &flags, force) },
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&flags.wait, "wait", false, "wait until all objects are gone")
+	cmd.Flags().BoolVar(&force, "force", false, "take away entries that instances still use, too")
+	return cmd
+}
+
+func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bool) error {
+	cluster.Quiet()
+	progress := newProgress(s)
+	defer progress.done()
+	helm, err := flags.open(progress)
+	if err != nil {
+		return err
+	}
+	if _, err := helm.Status(); err != nil {
+		if errors.Is(err, release.ErrNotFound) {
+			return fmt.Errorf("%w; helm list -A shows all releases", err)
+		}
+		return err
+	}
+	if force {
+		if err := removeWiring(ctx, s, flags); err != nil {
+			return err
+		}
+	}
+	err = helm.Uninstall(flags.timeout, true, flags.wait)
+	if _, hook := release.FailedJob(err); hook || release.HookFailed(err) {
+		progress.done()
+		_ = s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0107", "cluster", diagnose.Values{"problem": err.Error()})})
+		err = helm.Uninstall(flags.timeout, false, flags.wait)
+	}
+	progress.done()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
+	fmt.Fprintln(s.err, "The CRDs and GPUNodes stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev")
+	return nil
+}
+
+// removeWiring takes everything away that gpuctl wrote, entries in use as well.
+func removeWiring(ctx context.Context, s *streams, flags *releaseFlags) error {
+	wire := &wireFlags{remove: true}
+	wire.force, wire.strict = true, true
+	wire.kubeconfig, wire.kubeContext = flags.kubeconfig, flags.kubeContext
+	var out output
+	out.format = "diff"
+	return runLive(ctx, &streams{in: s.in, out: io.Discard, err: s.err}, wire, &out)
+}
