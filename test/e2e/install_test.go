@@ -44,8 +44,10 @@ var binary = sync.OnceValues(func() (string, error) {
 type stage struct {
 	*cluster.Cluster
 	t         *testing.T
-	namespace string
+	namespace string // it enforces the Pod Security Standard "restricted"
 	release   string
+	began     time.Time
+	roots     map[string]string // of the nodes' hosts
 }
 
 func newStage(t *testing.T) *stage {
@@ -59,8 +61,14 @@ func newStage(t *testing.T) *stage {
 	noInstances(c)
 	c.RunImage(image, path)
 	c.AddNode(cluster.Node{Name: "infra"}) // where the hook's pod can go
-	s := &stage{Cluster: c, t: t, namespace: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())), release: "gpu-operator-hooks"}
+	s := &stage{Cluster: c, t: t, namespace: strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name())), release: "gpu-operator-hooks", began: time.Now(), roots: map[string]string{}}
 	t.Cleanup(s.clean)
+	_, err = c.Clientset().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: s.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -100,7 +108,29 @@ func (s *stage) node(name string, cards int, driver gpu.Driver, served int64) {
 		})
 	}
 	n.Root = fakesys.New(s.t, h)
+	s.roots[name] = n.Root
 	s.AddNode(n)
+}
+
+// bind binds all cards of a node to a driver, or to none.
+func (s *stage) bind(node string, driver string) {
+	s.t.Helper()
+	cards, err := filepath.Glob(filepath.Join(s.roots[node], "sys/bus/pci/devices/*"))
+	if err != nil || len(cards) == 0 {
+		s.t.Fatalf("node %s has %d cards: %v", node, len(cards), err)
+	}
+	for _, card := range cards {
+		link := filepath.Join(card, "driver")
+		if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
+			s.t.Fatal(err)
+		}
+		if driver == "" {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(s.roots[node], "sys/bus/pci/drivers", driver), link); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // gpuctl runs a command on the release.
@@ -141,7 +171,8 @@ func (s *stage) hook(job string) (log, message string) {
 	return string(data), message
 }
 
-// events returns the reasons of gpuctl's Events on the KubeVirt CR, oldest first.
+// events returns the reasons of the release's Events on the KubeVirt CR, and what
+// one of them says.
 func (s *stage) events() (reasons []string, note string) {
 	s.t.Helper()
 	list, err := s.Clientset().EventsV1().Events("kubevirt").List(s.t.Context(), metav1.ListOptions{})
@@ -149,7 +180,7 @@ func (s *stage) events() (reasons []string, note string) {
 		s.t.Fatal(err)
 	}
 	for _, e := range list.Items {
-		if e.ReportingController == "gpuctl.dev/wire" && strings.HasPrefix(e.Note, "release "+s.release) && e.ReportingInstance != "" {
+		if e.ReportingController == "gpuctl.dev/wire" && strings.HasPrefix(e.Note, "release "+s.release) && e.EventTime.After(s.began) {
 			reasons, note = append(reasons, e.Reason), e.Note
 		}
 	}
