@@ -15,9 +15,17 @@ type narrator struct {
 	say func(string)
 }
 
+// tell says what is done to several objects, or to a namespace. The single objects
+// are those of hooks, of which the Job is told when it runs.
+func (n *narrator) tell(verb string, resources kube.ResourceList) {
+	if len(resources) > 1 || len(resources) == 1 && resources[0].Mapping.GroupVersionKind.Kind == "Namespace" {
+		n.say(verb + " " + objects(resources))
+	}
+}
+
 // Create implements kube.Interface.
 func (n *narrator) Create(resources kube.ResourceList) (*kube.Result, error) {
-	n.say("create " + objects(resources))
+	n.tell("create", resources)
 	return n.Client.Create(resources)
 }
 
@@ -29,7 +37,7 @@ func (n *narrator) Update(original, target kube.ResourceList, force bool) (*kube
 
 // Delete implements kube.Interface.
 func (n *narrator) Delete(resources kube.ResourceList) (*kube.Result, []error) {
-	n.say("delete " + objects(resources))
+	n.tell("delete", resources)
 	return n.Client.Delete(resources)
 }
 

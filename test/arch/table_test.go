@@ -61,7 +61,7 @@ var layers = []layer{
 	{pkg: "test/bench", sentence: "whole commands timed against others", ours: "internal/gpu test/fakesys"},
 	{pkg: "test/cluster", sentence: "control plane for tests"},
 	{pkg: "test/cluster/up", sentence: "such a cluster for people", ours: "test/cluster"},
-	{pkg: "test/demo", sentence: "the story of make demo", ours: "internal/cli test/cluster"},
+	{pkg: "test/demo", sentence: "the story of make demo", ours: "internal/cli internal/discover test/cluster test/fakesys"},
 	{pkg: "test/e2e", sentence: "stories on a real control plane", ours: "everything test/cluster test/fakesys"},
 	{pkg: "test/fakesys", sentence: "made-up sysfs trees, for tests only", ours: "internal/gpu"},
 	{pkg: "test/fakesys/mkfakesys", sentence: "writes such a tree to a folder", ours: "internal/gpu test/fakesys"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuctl/gpuctl/internal/cli"
+	"github.com/gpuctl/gpuctl/internal/discover"
 	"github.com/gpuctl/gpuctl/test/cluster"
+	"github.com/gpuctl/gpuctl/test/fakesys"
 )
 
 const (
@@ -40,27 +44,50 @@ func TestDemo(t *testing.T) {
 		s.out = os.Stdout
 	}
 	s.say("Starting etcd, kube-apiserver, scheduler, controller manager, and KubeVirt's virt-api and",
-		"virt-controller on this machine. There is no kubelet, no virt-handler and no GPU: two nodes",
-		"and what their device plugins serve are made up, everything else is real.")
+		"virt-controller on this machine. There is no GPU, no virt-handler and no container",
+		"engine: two nodes, their PCI buses and what their device plugins serve are made up, and gpuctl's own",
+		"pods run as processes. Everything else is real.")
 	s.c = cluster.Start(t)
 	ns := s.prepare()
 	vmi := s.stuckVM(ns)
 	before := s.kubeVirt()
 	s.lookAround()
-	s.wire(vmi)
-	s.wireAgain()
-	s.remove(vmi, before)
+	s.install(vmi)
+	s.upgrade()
+	s.uninstall(vmi, before)
 	s.title("That was it")
-	s.say("bin/gpuctl wire --dry-run    shows the plan for the cluster that your kubectl speaks to")
+	s.say("bin/gpuctl install --dry-run    prints what would be installed in the cluster that your kubectl speaks to",
+		"bin/gpuctl wire --dry-run       shows what would be wired there, and installs nothing")
 }
 
 // prepare adds the nodes as gpu-operator leaves them.
 func (s *stage) prepare() string {
 	s.c.PatchKubeVirt(table)
-	passthrough := map[string]string{"nvidia.com/gpu.workload.config": "vm-passthrough"}
-	s.c.AddNode(cluster.Node{Name: "worker-1", Labels: passthrough, Resources: map[corev1.ResourceName]int64{h200: 8}})
-	s.c.AddNode(cluster.Node{Name: "worker-2", Labels: passthrough, Resources: map[corev1.ResourceName]int64{"nvidia.com/GA102GL_RTX_A6000": 2}})
+	passthrough := map[string]string{"nvidia.com/gpu.workload.config": "vm-passthrough", "feature.node.kubernetes.io/pci-10de.present": "true"}
+	s.c.AddNode(cluster.Node{Name: "worker-1", Labels: passthrough, Root: s.host("worker-1"), Resources: map[corev1.ResourceName]int64{h200: 8}})
+	s.c.AddNode(cluster.Node{Name: "worker-2", Labels: passthrough, Root: s.host("worker-2"), Resources: map[corev1.ResourceName]int64{"nvidia.com/GA102GL_RTX_A6000": 2}})
+	program := filepath.Join(s.t.TempDir(), "gpuctl")
+	if out, err := exec.CommandContext(s.t.Context(), "go", "build", "-o", program, "github.com/gpuctl/gpuctl/cmd/gpuctl").CombinedOutput(); err != nil {
+		s.t.Fatalf("build gpuctl: %v\n%s", err, out)
+	}
+	s.c.RunImage("ghcr.io/gpuctl/gpuctl", program)
 	return s.c.Namespace()
+}
+
+// host makes the /sys that the node's agent reads, from what lspci shows there.
+func (s *stage) host(node string) string {
+	file := func(name string) discover.File {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return discover.File{Name: name, Data: data}
+	}
+	host, _, err := discover.FromText(discover.Pasted{Lspci: file(node + ".lspci"), IOMMU: file(node + ".iommu")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return fakesys.New(s.t, host)
 }
 
 func (s *stage) stuckVM(ns string) *unstructured.Unstructured {
@@ -112,11 +139,12 @@ func (s *stage) lookAround() {
 		"--lspci", "worker-2=testdata/worker-2.lspci", "--iommu", "worker-2=testdata/worker-2.iommu")
 }
 
-func (s *stage) wire(vmi *unstructured.Unstructured) {
-	s.title("3  Wire it")
-	s.say("gpuctl adds what is missing to the KubeVirt CR and nothing else, proves by a dry run that VMs may",
-		"have host devices, and wakes the VM, which KubeVirt would retry after up to 16 minutes.")
-	s.cluster("wire")
+func (s *stage) install(vmi *unstructured.Unstructured) {
+	s.title("3  Install gpuctl")
+	s.say("A Helm release: an agent on each GPU node reports its PCI bus, and a hook Job adds what is missing",
+		"to the KubeVirt CR and nothing else, proves by a dry run that VMs may have host devices, and wakes",
+		"the VM, which KubeVirt would retry after up to 16 minutes.")
+	s.cluster("install", "--wait", "--set", "hook.wait=30s")
 	began := time.Now()
 	var pod *corev1.Pod
 	s.c.Eventually(2*time.Second, "the VM has its launcher pod", func(ctx context.Context) error {
@@ -135,18 +163,32 @@ func (s *stage) wire(vmi *unstructured.Unstructured) {
 	if amount.Value() != 1 || node != "worker-1" {
 		s.t.Errorf("the pod asks for %v and runs on %s", amount, node)
 	}
+	s.say("", "What the hook has found, also as an Event on the KubeVirt CR:")
+	s.kubectl("-n", "gpuctl-system", "logs", "job/gpu-operator-hooks-wire")
+	s.kubectl("get", "gpunodes")
 }
 
-func (s *stage) wireAgain() {
-	s.title("4  Wire it again")
-	before := s.kubeVirt().GetResourceVersion()
-	s.cluster("wire")
-	if s.kubeVirt().GetResourceVersion() != before {
-		s.t.Error("the second run changed the KubeVirt CR")
+// kubectl runs kubectl on the cluster.
+func (s *stage) kubectl(args ...string) {
+	fmt.Fprintf(s.out, "\n$ kubectl %s\n", strings.Join(args, " "))
+	cmd := exec.CommandContext(s.t.Context(), s.c.Binary("kubectl"), append(args, "--kubeconfig", s.c.Kubeconfig())...)
+	cmd.Stdout, cmd.Stderr = s.out, s.out
+	if err := cmd.Run(); err != nil {
+		s.t.Errorf("kubectl %s: %v", strings.Join(args, " "), err)
 	}
 }
 
-func (s *stage) remove(vmi, before *unstructured.Unstructured) {
+func (s *stage) upgrade() {
+	s.title("4  Upgrade it")
+	s.say("The hook looks again; there is nothing to change, so it changes nothing.")
+	before := s.kubeVirt().GetResourceVersion()
+	s.cluster("upgrade")
+	if s.kubeVirt().GetResourceVersion() != before {
+		s.t.Error("the upgrade changed the KubeVirt CR")
+	}
+}
+
+func (s *stage) uninstall(vmi, before *unstructured.Unstructured) {
 	s.title("5  And back")
 	s.say("An entry that a VM uses stays; so the VM is deleted first.")
 	vm := s.c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: " + vmi.GetName() + ", namespace: " + vmi.GetNamespace() + "}}")
@@ -159,7 +201,7 @@ func (s *stage) remove(vmi, before *unstructured.Unstructured) {
 		}
 		return nil
 	})
-	s.cluster("wire", "--remove")
+	s.cluster("uninstall", "--wait")
 	after := s.kubeVirt()
 	same := reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) &&
 		reflect.DeepEqual(before.GetLabels(), after.GetLabels()) && reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations())
