@@ -180,7 +180,8 @@ func (l *live) look(ctx context.Context) (sight, error) {
 	if err != nil || l.flags.remove {
 		return seen, err
 	}
-	return seen, l.lookAtAgents(ctx, &seen)
+	err = l.lookAtAgents(ctx, &seen)
+	return seen, err
 }
 
 // lookAtAgents adds who is missing.

@@ -54,12 +54,12 @@ func (v *Values) merge(defaults map[string]any) (map[string]any, error) {
 	return merged, nil
 }
 
-// below adds to values what they lack of the defaults.
-func below(values, defaults map[string]any) {
+// below adds to given values what they lack of the defaults.
+func below(given, defaults map[string]any) {
 	for key, d := range defaults {
-		have, there := values[key]
+		have, there := given[key]
 		if !there {
-			values[key] = d
+			given[key] = d
 			continue
 		}
 		inner, ok := have.(map[string]any)

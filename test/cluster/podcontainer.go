@@ -162,8 +162,7 @@ func (c *containerRun) signal(sig syscall.Signal) {
 func (c *containerRun) outcome(state *corev1.ContainerStateTerminated, err error) {
 	state.ContainerID = c.status.ContainerID
 	state.ExitCode, state.Reason = 0, "Completed"
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		state.ExitCode, state.Reason = int32(exit.ExitCode()), "Error"
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			state.Signal = int32(status.Signal())
@@ -174,7 +173,7 @@ func (c *containerRun) outcome(state *corev1.ContainerStateTerminated, err error
 	}
 	message, readErr := os.ReadFile(c.terminationLog())
 	if readErr != nil && state.ExitCode != 0 && c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
-		message = []byte(tail(c.pod.runner.stack.podLog(c.pod.pod, c.spec.Name)))
+		message = tail(c.pod.runner.stack.podLog(c.pod.pod, c.spec.Name))
 	}
 	if len(message) > 0 {
 		state.Message = string(message[:min(len(message), 4096)])

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,9 +130,9 @@ func expand(text string, env []variable) string {
 			return "$"
 		}
 		name := ref[2 : len(ref)-1]
-		for i := len(env) - 1; i >= 0; i-- {
-			if env[i].name == name {
-				return env[i].value
+		for _, e := range slices.Backward(env) {
+			if e.name == name {
+				return e.value
 			}
 		}
 		return ref

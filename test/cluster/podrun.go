@@ -83,7 +83,7 @@ func (r *podRun) signal(sig syscall.Signal) {
 
 // run is the life of a pod.
 func (r *podRun) run() {
-	defer os.RemoveAll(r.dir)
+	defer func() { _ = os.RemoveAll(r.dir) }()
 	r.change(func(s *corev1.PodStatus) {
 		started := metav1.Now()
 		s.Phase, s.StartTime = corev1.PodPending, &started

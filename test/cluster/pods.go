@@ -217,26 +217,26 @@ func (p *podRunner) close() {
 }
 
 // stopOn kills what runs on a node that is gone.
-func (p *podRunner) stopOn(node string) {
+func (p *podRunner) stopOn(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, run := range p.running {
-		if run.pod.Spec.NodeName == node {
+		if run.pod.Spec.NodeName == name {
 			run.stop(0)
 		}
 	}
 }
 
-func (p *podRunner) setRoot(node, root string) {
+func (p *podRunner) setRoot(name, root string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.roots[node] = root
+	p.roots[name] = root
 }
 
-func (p *podRunner) root(node string) string {
+func (p *podRunner) root(name string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.roots[node]
+	return p.roots[name]
 }
 
 // gone reports whether a pod's object is gone.

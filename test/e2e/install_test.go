@@ -112,7 +112,7 @@ func (s *stage) node(name string, cards int, driver gpu.Driver, served int64) {
 }
 
 // bind binds all cards of a node to a driver, or to none.
-func (s *stage) bind(node string, driver string) {
+func (s *stage) bind(node, driver string) {
 	s.t.Helper()
 	cards, err := filepath.Glob(filepath.Join(s.roots[node], "sys/bus/pci/devices/*"))
 	if err != nil || len(cards) == 0 {
