@@ -76,6 +76,7 @@ var technologies = []struct{ prefix, allowed string }{
 	{"github.com/charmbracelet/lipgloss", "internal/render"},
 	{"github.com/aymanbagabas/go-udiff", "internal/render"},
 	{"helm.sh/helm", "internal/release"},
+	{"github.com/virtual-kubelet/virtual-kubelet", "test/cluster"},
 	{"github.com/spf13/viper", "internal/config"},
 	{"github.com/spf13/cobra", "internal/cli"},
 	{"sigs.k8s.io/yaml", "internal/manifest"},

@@ -26,7 +26,8 @@ type Cluster struct {
 type Option func(*options)
 
 type options struct {
-	kind kind
+	kind   kind
+	images []*image
 }
 
 // kind is what a cluster consists of.
@@ -48,6 +49,12 @@ func WithOperator() Option { return func(o *options) { o.kind = withOperator } }
 // KubeVirt's CRDs, accounts and CR. Objects stay as they are written, nodes have
 // no heartbeat, and nothing is scheduled. It starts sooner.
 func APIOnly() Option { return func(o *options) { o.kind = apiOnly } }
+
+// WithImage has containers of an image run as processes, as RunImage does, for as
+// long as the cluster runs.
+func WithImage(repository, program string) Option {
+	return func(o *options) { o.images = append(o.images, &image{repository: repository, program: program}) }
+}
 
 const (
 	// limit of what a method waits for.

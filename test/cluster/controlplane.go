@@ -113,8 +113,8 @@ func (s *stack) apiServer() *component {
 		"--service-account-issuer="+issuer,
 		"--service-account-key-file="+c.file("tokens.crt"), "--service-account-signing-key-file="+c.file("tokens.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--kubelet-preferred-address-types=InternalIP", // the names of nodes lead nowhere
 		"--allow-privileged=true",                      // as launcher pods may ask for it
-		"--kubelet-preferred-address-types=InternalIP", // nobody resolves the nodes' names
 		"--requestheader-client-ca-file="+c.file("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",

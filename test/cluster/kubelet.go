@@ -2,58 +2,11 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	listers "k8s.io/client-go/listers/core/v1"
 )
-
-// tick is how often the nodes look at what has to be done there.
-const tick = 100 * time.Millisecond
-
-// startKubelets starts what nodes need of a kubelet: heartbeats, and the end of
-// pods that were deleted. Pods in KubeVirt's own namespace also run.
-func (s *stack) startKubelets() {
-	ctx := s.loopContext
-	factory := informers.NewSharedInformerFactory(s.clientset, 0)
-	pods := factory.Core().V1().Pods()
-	s.loops.Go(func() { pods.Informer().Run(ctx.Done()) })
-	s.loop(ctx, heartbeat, "heartbeat", s.beatAll)
-	s.loop(ctx, tick, "kubelet", func(ctx context.Context) error { return s.syncPods(ctx, pods.Lister()) })
-}
-
-// syncPods does what kubelet would do with the pods on our nodes.
-func (s *stack) syncPods(ctx context.Context, pods listers.PodLister) error {
-	list, err := pods.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, pod := range list {
-		if !s.nodes.ours(pod.Spec.NodeName) || s.pods.runs(pod) {
-			continue
-		}
-		switch {
-		case pod.DeletionTimestamp != nil:
-			errs = append(errs, s.removePod(ctx, pod))
-		case pod.Namespace == KubeVirtNamespace && pod.Status.Phase == corev1.PodPending:
-			errs = append(errs, s.runPod(ctx, pod))
-		default:
-			if o, ok := s.scripts.next(pod); ok {
-				errs = append(errs, s.play(ctx, pod, o))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // removePod confirms that a pod that was told to end has ended.
 func (s *stack) removePod(ctx context.Context, pod *corev1.Pod) error {
@@ -95,10 +48,11 @@ func (s *stack) setPodPhase(ctx context.Context, pod *corev1.Pod, phase corev1.P
 		}
 		status.ContainerStatuses = append(status.ContainerStatuses, cs)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
-	if err != nil {
-		return fmt.Errorf("encode the status of pod %s: %w", pod.Name, err)
+	if s.kubelets != nil {
+		if b := s.kubelets.sandbox(pod.UID); b != nil {
+			b.fix(status) // or it would be reported otherwise later
+		}
 	}
-	_, err = s.clientset.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err := patchPodStatus(ctx, s.clientset.CoreV1().Pods(pod.Namespace), pod, status)
 	return err
 }

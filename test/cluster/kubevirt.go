@@ -41,7 +41,9 @@ func (s *stack) runKubeVirt(ctx context.Context) error {
 	if err := errors.Join(err, <-created); err != nil {
 		return err
 	}
-	s.startKubelets()
+	if err := s.startKubelets(); err != nil {
+		return err
+	}
 	if err := create(ctx, s.dynamic, served); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // childMode is the environment variable that has TestChild do something. Its
@@ -35,11 +39,12 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		components int
 		want       []string // left in the cluster's folder, at least
 	}{
-		"test fails":            {mode: "fail", components: 2, want: []string{"logs"}},
-		"test panics":           {mode: "panic", components: 2, want: []string{"logs"}},
-		"another panic":         {mode: "crash", components: 2, want: []string{"etcd", "logs", "pki"}},
-		"Ctrl-C":                {mode: "wait", signal: syscall.SIGINT, components: 2},
-		"killed, with KubeVirt": {mode: "whole", signal: syscall.SIGKILL, components: 6, want: []string{"etcd", "logs", "pki"}},
+		"test fails":    {mode: "fail", components: 2, want: []string{"logs"}},
+		"test panics":   {mode: "panic", components: 2, want: []string{"logs"}},
+		"another panic": {mode: "crash", components: 2, want: []string{"etcd", "logs", "pki"}},
+		"Ctrl-C":        {mode: "wait", signal: syscall.SIGINT, components: 2},
+		"killed, with KubeVirt": {mode: "whole", signal: syscall.SIGKILL, components: 7, // one is a pod
+			want: []string{"etcd", "logs", "pki"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			child := startChild(t, tc.mode)
@@ -78,6 +83,9 @@ func TestChild(t *testing.T) {
 		contents = func(*options) {}
 	}
 	c := Start(t, contents)
+	if mode == "whole" {
+		runPodOf(t, c)
+	}
 	fmt.Printf("dir=%s\n", c.stack.dir.path)
 	// Nothing comes, but the end of the pipe when the parent has looked around.
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
@@ -92,6 +100,35 @@ func TestChild(t *testing.T) {
 		go panic("on purpose, where nothing can be cleaned up")
 		select {}
 	}
+}
+
+// runPodOf has a pod of the test binary run that mentions the cluster's folder.
+func runPodOf(t *testing.T, c *Cluster) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.RunImage("registry.invalid/left", self)
+	c.AddNode(Node{Name: "left"})
+	u := c.Create(c.Decode(`
+apiVersion: v1
+kind: Pod
+metadata: {name: left, namespace: default}
+spec:
+  containers:
+  - {name: main, image: registry.invalid/left, args: [hang, "--at=/scratch"], env: [{name: GPUCTL_POD_PROGRAM, value: "1"}],
+     volumeMounts: [{name: scratch, mountPath: /scratch}]}
+  volumes: [{name: scratch, emptyDir: {}}]`))
+	c.must("run a pod", func(ctx context.Context) error {
+		return poll(ctx, func(ctx context.Context) error {
+			pod, err := c.Clientset().CoreV1().Pods("default").Get(ctx, u.GetName(), metav1.GetOptions{})
+			if err == nil && pod.Status.Phase != corev1.PodRunning {
+				err = fmt.Errorf("it is %s", describePod(pod))
+			}
+			return err
+		})
+	})
 }
 
 type child struct {

@@ -21,9 +21,8 @@ type Node struct {
 	// "nvidia.com/GA102GL_A10": 2, and of "cpu" (cores; 16 unless given) and
 	// "memory" (bytes; 64 GiB unless given).
 	Resources map[corev1.ResourceName]int64
-	// Root is the root directory of the node's file system, for pods that are run
-	// there (RunImage): they find it in GPUCTL_HOST_ROOT. Without one the node has
-	// no PCI device.
+	// Root is the folder that the processes of RunImage are to take for the
+	// node's root: they find it in GPUCTL_HOST_ROOT. hostPath volumes are there.
 	Root string
 }
 
@@ -50,7 +49,8 @@ func (n Node) object() *corev1.Node {
 	}
 }
 
-// status returns what a kubelet of this version, on this port, would report.
+// status returns what a kubelet of this version would report that serves its
+// API on a port.
 func (n Node) status(version string, port int) corev1.NodeStatus {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("16"),

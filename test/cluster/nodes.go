@@ -26,6 +26,25 @@ const heartbeat = 10 * time.Second
 type nodes struct {
 	mu    sync.Mutex
 	alive map[string]bool
+	roots map[string]string // of their files, where they have one
+}
+
+// add adds a node that is kept alive.
+func (n *nodes) add(node Node) {
+	n.set(node.Name, true)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.roots == nil {
+		n.roots = map[string]string{}
+	}
+	n.roots[node.Name] = node.Root
+}
+
+// root returns the folder that plays the root of a node's files, or "".
+func (n *nodes) root(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.roots[name]
 }
 
 func (n *nodes) set(name string, alive bool) {
@@ -56,14 +75,18 @@ func (s *stack) addNode(ctx context.Context, n Node) error {
 	if _, err := s.clientset.CoreV1().Nodes().Create(ctx, n.object(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if err := s.patchNode(ctx, n.Name, map[string]any{"status": n.status(s.built.versions["controlplane"], s.port("kubelet"))}, "status"); err != nil {
+	// Pods of DaemonSets come as soon as it exists.
+	s.nodes.add(n)
+	port := 0
+	if s.kubelets != nil {
+		port = s.kubelets.port
+	}
+	if err := s.patchNode(ctx, n.Name, map[string]any{"status": n.status(s.built.versions["controlplane"], port)}, "status"); err != nil {
 		return err
 	}
 	if err := s.renewLease(ctx, n.Name); err != nil {
 		return err
 	}
-	s.pods.setRoot(n.Name, n.Root)
-	s.nodes.set(n.Name, true)
 	if s.options.kind == apiOnly {
 		return s.setTaints(ctx, n) // the one that is awaited below would stay
 	}
@@ -92,7 +115,9 @@ func (s *stack) setTaints(ctx context.Context, n Node) error {
 
 func (s *stack) removeNode(ctx context.Context, name string) error {
 	s.nodes.set(name, false)
-	s.pods.stopOn(name)
+	if s.kubelets != nil {
+		s.kubelets.loseNode(name)
+	}
 	err := s.clientset.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -59,7 +59,9 @@ func (s *stack) runOperator(ctx context.Context) error {
 	if err := s.serve(ctx, kube...); err != nil {
 		return err
 	}
-	s.startKubelets()
+	if err := s.startKubelets(); err != nil {
+		return err
+	}
 	err = s.addNode(ctx, Node{Name: infraNode, Labels: map[string]string{
 		"node-role.kubernetes.io/control-plane": "", "kubevirt.io/schedulable": "false",
 	}})

@@ -1,161 +1,149 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
+	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// command returns what is run for the container. It has none of this process's
-// environment. Paths of the container in arguments and environment are made local,
-// since a process has no file system of its own here.
-func (c *containerRun) command() (*exec.Cmd, error) {
-	program := c.pod.runner.program(c.spec.Image)
-	if program == "" {
-		return nil, fmt.Errorf("image %s is not run any more", c.spec.Image)
-	}
-	env, err := c.environment()
-	if err != nil {
-		return nil, err
-	}
-	args := append([]string{program}, c.spec.Args...)
-	if len(c.spec.Command) > 0 {
-		args = append(append([]string{program}, c.spec.Command[1:]...), c.spec.Args...)
-	}
-	for i := range args[1:] {
-		args[i+1] = c.localize(expand(args[i+1], env))
-	}
-	r := c.pod
-	full := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "TMPDIR=" + filepath.Join(r.dir, "tmp"), "HOSTNAME=" + r.pod.Name}
-	if _, err := os.Stat(r.kubeconfig()); err == nil {
-		full = append(full, "KUBECONFIG="+r.kubeconfig())
-	}
-	root := r.runner.root(r.pod.Spec.NodeName)
-	if root == "" {
-		root = filepath.Join(r.dir, "no-host")
-	}
-	full = append(full, "GPUCTL_HOST_ROOT="+root)
-	for _, e := range env {
-		full = append(full, e.name+"="+c.localize(e.value))
-	}
-	return &exec.Cmd{Path: program, Args: args, Env: full, Dir: r.dir}, nil
+// variables are the environment that a pod describes.
+type variables map[string]string
+
+func (v variables) get(name string) (string, bool) {
+	value, ok := v[name]
+	return value, ok
 }
 
-// variable is one variable of a container's environment.
-type variable struct{ name, value string }
+// list returns "NAME=value" for all, with paths as they are on this machine.
+func (v variables) list(local localPaths) []string {
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		env = append(env, name+"="+local.rewrite(v[name]))
+	}
+	return env
+}
 
-func (c *containerRun) environment() ([]variable, error) {
-	var env []variable
+// resolveEnv returns the container's variables. Later ones may be made of
+// earlier ones.
+func (c *container) resolveEnv(ctx context.Context, pod *corev1.Pod) (variables, error) {
+	values := variables{}
+	for _, from := range c.spec.EnvFrom {
+		data, err := c.sandbox.envFrom(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range data {
+			values[from.Prefix+name] = value
+		}
+	}
 	for _, e := range c.spec.Env {
-		value := expand(e.Value, env)
-		if e.ValueFrom != nil {
-			var err error
-			if value, err = c.valueFrom(e.ValueFrom); err != nil {
-				return nil, fmt.Errorf("environment variable %s: %w", e.Name, err)
-			}
+		value, ok, err := c.resolve(ctx, pod, e, values)
+		if err != nil {
+			return nil, err
 		}
-		env = append(env, variable{e.Name, value})
+		if ok {
+			values[e.Name] = value
+		}
 	}
-	if len(c.spec.EnvFrom) > 0 {
-		return nil, fmt.Errorf("envFrom is not played")
-	}
-	return env, nil
+	return values, nil
 }
 
-func (c *containerRun) valueFrom(from *corev1.EnvVarSource) (string, error) {
-	r := c.pod
-	core := r.runner.stack.clientset.CoreV1()
+// envFrom returns all variables of a ConfigMap or Secret.
+func (b *sandbox) envFrom(ctx context.Context, from corev1.EnvFromSource) (map[string]string, error) {
+	data := map[string]string{}
+	var content map[string][]byte
+	var err error
 	switch {
+	case from.ConfigMapRef != nil:
+		content, err = b.configMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+	case from.SecretRef != nil:
+		content, err = b.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
+	}
+	for key, value := range content {
+		data[key] = string(value)
+	}
+	return data, err
+}
+
+// resolve returns the value of one variable, if it has one.
+func (c *container) resolve(ctx context.Context, pod *corev1.Pod, e corev1.EnvVar, values variables) (string, bool, error) {
+	b := c.sandbox
+	from := e.ValueFrom
+	switch {
+	case from == nil:
+		return expand(e.Value, values.get), true, nil
 	case from.FieldRef != nil:
-		return r.field(from.FieldRef.FieldPath)
+		value, err := b.field(pod, from.FieldRef.FieldPath)
+		return value, true, err
+	case from.ResourceFieldRef != nil:
+		value, err := b.resourceField(ctx, pod, c.spec.Name, from.ResourceFieldRef)
+		return value, true, err
 	case from.ConfigMapKeyRef != nil:
-		cm, err := core.ConfigMaps(r.pod.Namespace).Get(r.ctx, from.ConfigMapKeyRef.Name, metav1.GetOptions{})
-		if err != nil {
-			return "", unless(from.ConfigMapKeyRef.Optional, err)
-		}
-		return cm.Data[from.ConfigMapKeyRef.Key], nil
+		ref := from.ConfigMapKeyRef
+		data, err := b.configMap(ctx, ref.Name, ref.Optional)
+		return keyOf(data, err, "configmap", b.namespace, ref.Name, ref.Key, ref.Optional)
 	case from.SecretKeyRef != nil:
-		secret, err := core.Secrets(r.pod.Namespace).Get(r.ctx, from.SecretKeyRef.Name, metav1.GetOptions{})
-		if err != nil {
-			return "", unless(from.SecretKeyRef.Optional, err)
-		}
-		return string(secret.Data[from.SecretKeyRef.Key]), nil
+		ref := from.SecretKeyRef
+		data, err := b.secret(ctx, ref.Name, ref.Optional)
+		return keyOf(data, err, "secret", b.namespace, ref.Name, ref.Key, ref.Optional)
+	default:
+		return "", false, fmt.Errorf("the source of variable %s is not played", e.Name)
 	}
-	return "", fmt.Errorf("this source is not played")
 }
 
-var fieldKey = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.+)'\]$`)
-
-// field returns a field of the pod as the downward API does.
-func (r *podRun) field(path string) (string, error) {
-	if m := fieldKey.FindStringSubmatch(path); m != nil {
-		if m[1] == "labels" {
-			return r.pod.Labels[m[2]], nil
-		}
-		return r.pod.Annotations[m[2]], nil
+// keyOf returns the value of a key, in kubelet's words if there is none.
+func keyOf(data map[string][]byte, err error, kind, namespace, name, key string, optional *bool) (string, bool, error) {
+	if err != nil {
+		return "", false, err
 	}
-	switch path {
-	case "metadata.name":
-		return r.pod.Name, nil
-	case "metadata.namespace":
-		return r.pod.Namespace, nil
-	case "metadata.uid":
-		return string(r.pod.UID), nil
-	case "spec.nodeName":
-		return r.pod.Spec.NodeName, nil
-	case "spec.serviceAccountName":
-		return r.pod.Spec.ServiceAccountName, nil
-	case "status.podIP", "status.podIPs":
-		return r.ip, nil
-	case "status.hostIP", "status.hostIPs":
-		return podAddress, nil
+	value, ok := data[key]
+	if !ok && !isTrue(optional) {
+		return "", false, fmt.Errorf("couldn't find key %s in %s %s/%s", key, kind, namespace, name)
 	}
-	return "", fmt.Errorf("field %s is not played", path)
+	return string(value), ok, nil
 }
 
-var reference = regexp.MustCompile(`\$\$|\$\([A-Za-z_][A-Za-z0-9_.-]*\)`)
-
-// expand puts variables in the place of "$(NAME)"; "$$" is a dollar sign, and an
-// unknown name stays as it is.
-func expand(text string, env []variable) string {
-	return reference.ReplaceAllStringFunc(text, func(ref string) string {
-		if ref == "$$" {
-			return "$"
-		}
-		name := ref[2 : len(ref)-1]
-		for _, e := range slices.Backward(env) {
-			if e.name == name {
-				return e.value
-			}
-		}
-		return ref
-	})
+// configMap returns what a ConfigMap of the pod's namespace holds; an optional
+// one may be missing.
+func (b *sandbox) configMap(ctx context.Context, name string, optional *bool) (map[string][]byte, error) {
+	got, err := b.kubelets.stack.clientset.CoreV1().ConfigMaps(b.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, missing(err, "configmap", name, optional)
+	}
+	data := maps.Clone(got.BinaryData)
+	if data == nil {
+		data = map[string][]byte{}
+	}
+	for key, value := range got.Data {
+		data[key] = []byte(value)
+	}
+	return data, nil
 }
 
-// localize turns a path of the container, alone or behind "--flag=", into the one
-// on this machine.
-func (c *containerRun) localize(text string) string {
-	head, path := "", text
-	if i := strings.IndexByte(text, '='); i >= 0 && strings.HasPrefix(text, "-") {
-		head, path = text[:i+1], text[i+1:]
+// secret is the same for a Secret.
+func (b *sandbox) secret(ctx context.Context, name string, optional *bool) (map[string][]byte, error) {
+	got, err := b.kubelets.stack.clientset.CoreV1().Secrets(b.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, missing(err, "secret", name, optional)
 	}
-	if path == c.spec.TerminationMessagePath {
-		return head + c.terminationLog()
-	}
-	if local := c.pod.local(c.spec, path); local != "" {
-		return head + local
-	}
-	return text
+	return got.Data, nil
 }
 
-// terminationLog is where the container's termination message is.
-func (c *containerRun) terminationLog() string {
-	return filepath.Join(c.pod.dir, "termination-"+c.spec.Name)
+// missing words the error about an object in kubelet's words; it is none where
+// the object is optional.
+func missing(err error, kind, name string, optional *bool) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if isTrue(optional) {
+		return nil
+	}
+	return fmt.Errorf("%s %q not found", kind, name)
 }
+
+func isTrue(b *bool) bool { return b != nil && *b }

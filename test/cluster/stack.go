@@ -31,8 +31,7 @@ type stack struct {
 	egress      *egress
 	components  map[string]*component
 	nodes       nodes
-	pods        *podRunner
-	scripts     scripts
+	kubelets    *kubelets // nil where pods are only objects
 	mu          sync.Mutex
 	total       time.Duration // what starting took, without building
 	steps       []string      // and its parts
@@ -48,7 +47,6 @@ type stack struct {
 // it fails, but the logs.
 func launch(ctx context.Context, o options, progress io.Writer) (*stack, error) {
 	s := &stack{options: o, launcher: newLauncher(), numbers: map[string]int{}, components: map[string]*component{}}
-	s.pods = newPodRunner(s)
 	// The cluster outlives ctx, which ends when it is started.
 	s.loopContext, s.stopLoops = context.WithCancel(context.WithoutCancel(ctx))
 	s.closers = append(s.closers, func() error { s.launcher.close(); return nil })
@@ -137,9 +135,6 @@ func (s *stack) prepare() error {
 		return err
 	}
 	s.closers = append(s.closers, s.egress.close)
-	if err := s.serveLogs(); err != nil {
-		return err
-	}
 	return writeEgressConfig(s.dir.file("egress.json"), socket)
 }
 
@@ -212,7 +207,7 @@ func (s *stack) loop(ctx context.Context, period time.Duration, name string, f f
 		defer tick.Stop()
 		for {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
-				appendLine(s.dir.log("harness"), fmt.Sprintf("%s %s: %v", time.Now().Format(time.TimeOnly), name, err))
+				s.note(name, err)
 			}
 			select {
 			case <-ctx.Done():
@@ -221,6 +216,11 @@ func (s *stack) loop(ctx context.Context, period time.Duration, name string, f f
 			}
 		}
 	})
+}
+
+// note logs what went wrong where nobody can be told.
+func (s *stack) note(who string, err error) {
+	appendLine(s.dir.log("harness"), fmt.Sprintf("%s %s: %v", time.Now().Format(time.TimeOnly), who, err))
 }
 
 // close stops everything and removes the cluster's folder, or all of it but the

@@ -14,8 +14,8 @@ import (
 )
 
 // AddNode adds a node and waits until pods can be scheduled there. It is kept
-// alive until the test ends. Pods that are deleted there go away, and VMIs that
-// are deleted there stop; nothing else happens there by itself.
+// alive until the test ends. Pods run there as RunImage and Script say; those that
+// are deleted go away, and VMIs that are deleted there stop.
 func (c *Cluster) AddNode(n Node) {
 	c.t.Helper()
 	c.must("add node "+n.Name, func(ctx context.Context) error { return c.stack.addNode(ctx, n) })

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -224,7 +225,7 @@ func TestHookKilledMidPatch(t *testing.T) {
 	if err != nil || len(pods.Items) != 1 {
 		t.Fatalf("%d pods: %v", len(pods.Items), err)
 	}
-	s.KillPod(&pods.Items[0])
+	s.KillPod(&pods.Items[0], syscall.SIGKILL)
 	release()
 	installing.Wait()
 	if got := permitted(kubeVirt(t, s.Cluster)); !slices.Equal(got, []string{h200}) {

@@ -160,7 +160,7 @@ func (s *stage) hook(job string) (log, message string) {
 		s.t.Fatalf("the hook has %d pods: %v", len(pods.Items), err)
 	}
 	pod := &pods.Items[len(pods.Items)-1]
-	data, err := os.ReadFile(s.PodLog(pod, "wire"))
+	data, err := s.Clientset().CoreV1().Pods(s.namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}

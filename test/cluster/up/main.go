@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,6 +41,16 @@ func run(out io.Writer, args []string) error {
 			nodes = append(nodes, n)
 			return err
 		})
+	var options []cluster.Option
+	flags.Func("image", "run pods of an image as processes, repository=program; may be given again", func(text string) error {
+		repository, program, found := strings.Cut(text, "=")
+		if !found {
+			return fmt.Errorf("read image %q: want repository=program", text)
+		}
+		path, err := filepath.Abs(program)
+		options = append(options, cluster.WithImage(repository, path))
+		return err
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -52,7 +63,6 @@ func run(out io.Writer, args []string) error {
 			{Name: "plain-node"},
 		}
 	}
-	var options []cluster.Option
 	if *operator {
 		options = append(options, cluster.WithOperator())
 	}
