@@ -20,6 +20,8 @@ ON_CLUSTER := ./test/cluster/... ./test/e2e/... ./test/demo/...
 
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
+# Not in tools/go.mod: it brings hundreds of modules, and only a release needs it.
+GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.15.1
 CONTROLLER_GEN := go tool -modfile=tools/go.mod controller-gen
 HELM_DOCS := go tool -modfile=tools/go.mod helm-docs
 
@@ -51,9 +53,14 @@ demo: build cluster ## Show on a real cluster how a stuck VM gets its GPU
 cluster: ## Build what the test cluster consists of; takes minutes, once
 	@go run ./test/cluster/up -build
 
+.PHONY: snapshot
+snapshot: ## Build a release's archives into dist, and publish nothing
+	$(GORELEASER) check
+	$(GORELEASER) release --snapshot --clean --skip=ko,sbom,sign
+
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin dist
+	rm -rf bin dist dist-completions
 
 ##@ Check
 

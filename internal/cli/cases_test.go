@@ -151,7 +151,7 @@ func (c wireCheck) args(t *testing.T) []string {
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = Main(args, strings.NewReader(""), &out, &err)
+	code = Main("gpuctl", args, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
 

@@ -25,11 +25,11 @@ func newExplain(s *streams) *cobra.Command {
 			}
 			return codes, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return listCodes(s, &out)
 			}
-			return explain(s, &out, args[0])
+			return explain(s, &out, args[0], cmd.CommandPath())
 		},
 	}
 	out.flag(cmd, "text", "json", "yaml")
@@ -47,10 +47,10 @@ func listCodes(s *streams, out *output) error {
 	return s.printer().Table([]string{"CODE", "SEVERITY", "TITLE"}, rows)
 }
 
-func explain(s *streams, out *output, code string) error {
+func explain(s *streams, out *output, code, command string) error {
 	e, ok := diagnose.Lookup(code)
 	if !ok {
-		return usagef("explain %q: no such code; list them with: gpuctl explain", code)
+		return usagef("explain %q: no such code; list them with: %s", code, command)
 	}
 	if done, err := out.structured(s, e); done {
 		return err

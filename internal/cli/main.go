@@ -27,10 +27,12 @@ const (
 	exitWaited = 124 // a strict --wait ran out
 )
 
-// Main runs gpuctl with the given arguments and returns its exit code.
-func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// Main runs gpuctl with the given arguments and returns its exit code. The program
+// is the path it was started under: kubectl starts its plugins under their own.
+func Main(program string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := &streams{in: stdin, out: stdout, err: stderr}
 	root := newRoot(s)
+	nameAfter(program, root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -228,7 +228,7 @@ func (s *stage) gpuctl(args ...string) { s.run(args) }
 
 func (s *stage) run(args []string, hidden ...string) {
 	fmt.Fprintf(s.out, "\n$ gpuctl %s\n", strings.Join(args, " "))
-	if code := cli.Main(append(args, hidden...), strings.NewReader(""), s.out, s.out); code != 0 {
+	if code := cli.Main("gpuctl", append(args, hidden...), strings.NewReader(""), s.out, s.out); code != 0 {
 		s.t.Fatalf("gpuctl %s: exit %d", strings.Join(args, " "), code)
 	}
 }

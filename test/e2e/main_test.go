@@ -41,7 +41,7 @@ func gpuctlAs(kubeconfig string, args ...string) (code int, stdout, stderr strin
 // run runs gpuctl without a cluster.
 func run(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = cli.Main(args, strings.NewReader(""), &out, &err)
+	code = cli.Main("gpuctl", args, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
 
