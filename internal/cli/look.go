@@ -194,6 +194,9 @@ func (l *live) lookAtAgents(ctx context.Context, seen *sight) error {
 		seen.notes = append(seen.notes, fmt.Sprintf("cannot tell which agents report: %v", err))
 	}
 	seen.starting = starting
+	if starting && l.flags.wait > 0 {
+		seen.notes = append(seen.notes, "not all pods of the agents are made; kubectl describe daemonset -A -l "+cluster.AgentSelector+" says why")
+	}
 	seen.pending = append(unserved(seen.in.Nodes, seen.in.Hosts), diagnose.Agents(agents)...)
 	seen.empty = !diagnose.AnyGPU(seen.in.Nodes, seen.in.Hosts)
 	if seen.empty && len(agents) == 0 {

@@ -16,15 +16,15 @@ import (
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
-// agentSelector selects what belongs to node agents.
-const agentSelector = v1alpha1.LabelPartOf + "=" + v1alpha1.PartOf + "," + v1alpha1.LabelComponent + "=" + v1alpha1.ComponentAgent
+// AgentSelector selects what belongs to node agents.
+const AgentSelector = v1alpha1.LabelPartOf + "=" + v1alpha1.PartOf + "," + v1alpha1.LabelComponent + "=" + v1alpha1.ComponentAgent
 
 // Agents reads what there is to know about the node agents: each node that should
 // have one, and whether it reports. starting says that the agents' DaemonSet has
 // not made all of its pods yet. namespace is that of the agents, "" for any.
 // Without a DaemonSet of agents nobody expects any.
 func (c *Client) Agents(ctx context.Context, namespace string, now time.Time) (agents []diagnose.Agent, starting bool, err error) {
-	opts := metav1.ListOptions{LabelSelector: agentSelector}
+	opts := metav1.ListOptions{LabelSelector: AgentSelector}
 	sets, err := c.core.AppsV1().DaemonSets(namespace).List(ctx, opts)
 	if err != nil {
 		return nil, false, fmt.Errorf("list the agents' DaemonSets: %w", err)
@@ -47,7 +47,7 @@ func (c *Client) Agents(ctx context.Context, namespace string, now time.Time) (a
 
 // agentsOf adds the agents of one DaemonSet and returns how many it has.
 func (c *Client) agentsOf(ctx context.Context, set *appsv1.DaemonSet, now time.Time, byNode map[string]*diagnose.Agent) (count int, err error) {
-	opts := metav1.ListOptions{LabelSelector: agentSelector}
+	opts := metav1.ListOptions{LabelSelector: AgentSelector}
 	pods, err := c.core.CoreV1().Pods(set.Namespace).List(ctx, opts)
 	if err != nil {
 		return 0, fmt.Errorf("list the agents' pods: %w", err)

@@ -10,14 +10,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
@@ -250,6 +254,7 @@ func (s *stage) holdUpdates() (held <-chan struct{}, release func()) {
 	ns := s.Namespace()
 	came, free := make(chan struct{}), make(chan struct{})
 	var first, last sync.Once
+	var asked atomic.Bool
 	release = func() { last.Do(func() { close(free) }) }
 	s.t.Cleanup(release)
 	ca, certificate := cluster.ServerCertificate(s.t, "webhook."+ns+".svc")
@@ -259,8 +264,11 @@ func (s *stage) holdUpdates() (held <-chan struct{}, release func()) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		first.Do(func() { close(came) })
-		<-free
+		if review.Request.DryRun == nil || !*review.Request.DryRun { // a dry run only asks whether this is called
+			first.Do(func() { close(came) })
+			<-free
+		}
+		asked.Store(true)
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 		_ = json.NewEncoder(w).Encode(review)
 	}))
@@ -281,8 +289,49 @@ webhooks:
   timeoutSeconds: 30
   admissionReviewVersions: [v1]`, ns, base64.StdEncoding.EncodeToString(ca))))
 	s.t.Cleanup(func() { release(); deleteAnyway(s.t, s.Cluster, configuration) })
-	time.Sleep(time.Second) // the API server learns of it
+	s.Eventually(soon, "the API server asks the webhook", func(ctx context.Context) error {
+		if err := s.dryUpdate(ctx, s.Dynamic()); err != nil || !asked.Load() {
+			return fmt.Errorf("it was asked: %t, %w", asked.Load(), err)
+		}
+		return nil
+	})
 	return came, release
+}
+
+// dryUpdate updates the KubeVirt CR in a dry run.
+func (s *stage) dryUpdate(ctx context.Context, client dynamic.Interface) error {
+	kv := kubeVirt(s.t, s.Cluster)
+	kv.SetLabels(map[string]string{"touched": "true"})
+	gvr := schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "kubevirts"}
+	_, err := client.Resource(gvr).Namespace(kv.GetNamespace()).Update(ctx, kv, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// Where HyperConverged manages KubeVirt the hook wires the HyperConverged.
+func TestHookWithHyperConverged(t *testing.T) {
+	s := newStage(t)
+	s.node("worker-1", 8, "vfio-pci", 8)
+	hco := hyperConverged(t, s.Cluster, "testdata/hyperconverged-v1beta1.yaml", "v1beta1", "{}")
+	same := untouched(t, s.Cluster)
+	code, _, stderr := s.gpuctl("install")
+	if code != 0 {
+		t.Fatalf("exit %d\n%s", code, stderr)
+	}
+	same() // the KubeVirt CR is HyperConverged's business
+	table := func() []any {
+		got, err := s.Resource(hco).Get(t.Context(), hco.GetName(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, _, _ := unstructured.NestedSlice(got.Object, "spec", "permittedHostDevices", "pciHostDevices")
+		return list
+	}
+	if got := table(); len(got) != 1 || got[0].(map[string]any)["resourceName"] != h200 {
+		t.Errorf("HyperConverged permits %v", got)
+	}
+	if code, _, stderr := s.gpuctl("uninstall"); code != 0 || len(table()) != 0 {
+		t.Errorf("uninstall: exit %d, HyperConverged permits %v\n%s", code, table(), stderr)
+	}
 }
 
 // The container variant touches nothing.
@@ -346,7 +395,16 @@ spec:
 		binding := s.Create(s.Decode(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: refuse-all}, spec: {policyName: refuse-all, validationActions: [Deny]}}`))
 		defer deleteAnyway(t, s.Cluster, policy)
 		defer deleteAnyway(t, s.Cluster, binding)
-		time.Sleep(2 * time.Second) // the API server learns of it
+		probe, err := dynamic.NewForConfig(s.User("probe", rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Resources: []string{"kubevirts"}, Verbs: []string{"update"}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Eventually(soon, "the policy acts", func(ctx context.Context) error {
+			if err := s.dryUpdate(ctx, probe); err == nil || !strings.Contains(err.Error(), "frozen") {
+				return fmt.Errorf("an update is answered with %w", err)
+			}
+			return nil
+		})
 		if code, _, stderr := s.gpuctl("uninstall"); code != 0 {
 			t.Errorf("exit %d\n%s", code, stderr)
 		}

@@ -52,7 +52,11 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	c := shared.For(t)
+	return stageOn(t, shared.For(t))
+}
+
+func stageOn(t *testing.T, c *cluster.Cluster) *stage {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -243,6 +247,14 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	if code, _, stderr := s.gpuctl("uninstall"); code != 1 || !strings.Contains(stderr, "no such release") {
 		t.Errorf("uninstall again: exit %d\n%s", code, stderr)
 	}
+	// A GPUNode goes with its Node.
+	s.RemoveNode("worker-2")
+	s.Eventually(soon, "the GPUNode is gone", func(context.Context) error {
+		if left := s.inventories(); len(left) != 1 {
+			return fmt.Errorf("there are %v", left)
+		}
+		return nil
+	})
 }
 
 // inventories returns the resource version of each GPUNode.

@@ -63,6 +63,22 @@ func TestVirtOperator(t *testing.T) {
 		}
 	})
 
+	t.Run("down, then back, under a hook", func(t *testing.T) {
+		s := stageOn(t, c)
+		c.PatchKubeVirt(`{"metadata":{"annotations":{"gpuctl.dev/wired":null}},"spec":{"configuration":{"permittedHostDevices":null,"developerConfiguration":null}}}`)
+		c.Stop("virt-operator")
+		done := make(chan int, 1)
+		go func() {
+			code, _, _ := gpuctl(c, "install", "-n", s.namespace, "--set", "hook.wait=90s")
+			done <- code
+		}()
+		time.Sleep(10 * time.Second)
+		c.Start("virt-operator")
+		if code := <-done; code != 0 || !slices.Equal(permitted(kubeVirt(t, c)), []string{h200}) {
+			t.Errorf("exit %d, permitted %v", code, permitted(kubeVirt(t, c)))
+		}
+	})
+
 	t.Run("down for good", func(t *testing.T) {
 		c.PatchKubeVirt(`{"metadata":{"annotations":{"gpuctl.dev/wired":null}},"spec":{"configuration":{"permittedHostDevices":null}}}`)
 		c.Stop("virt-operator")
