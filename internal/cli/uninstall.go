@@ -52,14 +52,14 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 	}
 	if force {
 		if err := removeWiring(ctx, s, flags); err != nil {
-			return err
+			notRemoved(s, err)
 		}
 	}
-	err = helm.Uninstall(flags.timeout, true, flags.wait)
-	if _, hook := release.FailedJob(err); hook || release.HookFailed(err) {
+	err = helm.Uninstall(ctx, flags.timeout, true, flags.wait)
+	if hook := new(release.HookError); errors.As(err, &hook) {
 		progress.done()
-		_ = s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0107", "cluster", diagnose.Values{"problem": err.Error()})})
-		err = helm.Uninstall(flags.timeout, false, flags.wait)
+		notRemoved(s, err)
+		err = helm.Uninstall(ctx, flags.timeout, false, flags.wait)
 	}
 	progress.done()
 	if err != nil {
@@ -68,6 +68,11 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
 	fmt.Fprintln(s.err, "The CRDs and GPUNodes stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev")
 	return nil
+}
+
+// notRemoved says that the wiring is left.
+func notRemoved(s *streams, err error) {
+	_ = s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0107", "cluster", diagnose.Values{"problem": err.Error()})})
 }
 
 // removeWiring takes everything away that gpuctl wrote, entries in use as well.

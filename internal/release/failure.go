@@ -1,27 +1,34 @@
 package release
 
-import (
-	"regexp"
-	"strings"
-)
+import "sync"
 
-// failedJob is how Helm says that a hook's Job has failed.
-var failedJob = regexp.MustCompile(`job "?([a-z0-9][-a-z0-9.]*)"? failed`)
-
-// FailedJob returns the Job of a hook that an error is about. Helm has no error type
-// for it.
-func FailedJob(err error) (job string, ok bool) {
-	if err == nil {
-		return "", false
-	}
-	m := failedJob.FindStringSubmatch(err.Error())
-	if m == nil {
-		return "", false
-	}
-	return m[1], true
+// HookError is the failure of a hook of the release.
+type HookError struct {
+	Job string // that failed, in the release's namespace; "" when it was another object
+	Err error
 }
 
-// HookFailed reports an error of a hook, whatever it was.
-func HookFailed(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "hook") || strings.Contains(err.Error(), "failed pre-delete"))
+// Error implements error.
+func (e *HookError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what Helm says.
+func (e *HookError) Unwrap() error { return e.Err }
+
+// failedHook is the Job of the hook that has failed. Helm's error says it in its text
+// at best, and not at all when the time was over.
+type failedHook struct {
+	mu  sync.Mutex
+	job string
+}
+
+func (f *failedHook) set(job string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.job = job
+}
+
+func (f *failedHook) get() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.job
 }
