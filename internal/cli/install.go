@@ -190,7 +190,7 @@ func (f *releaseFlags) explain(ctx context.Context, client *cluster.Client, err 
 	case errors.Is(err, release.ErrPending):
 		return fmt.Errorf("%w; if it was: gpuctl uninstall -n %s --release-name %s, or to keep an earlier revision: helm rollback -n %s %s", err, f.namespace, f.name, f.namespace, f.name)
 	case errors.As(err, &hook):
-		return f.explainHook(ctx, client, hook)
+		return f.explainHook(ctx, client, hook.Job, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w; see: kubectl -n %s get pods", err, f.namespace)
 	}
@@ -198,15 +198,15 @@ func (f *releaseFlags) explain(ctx context.Context, client *cluster.Client, err 
 }
 
 // explainHook says why a hook failed.
-func (f *releaseFlags) explainHook(ctx context.Context, client *cluster.Client, hook *release.HookError) error {
-	if hook.Job == "" {
-		return client.Explain(hook)
+func (f *releaseFlags) explainHook(ctx context.Context, client *cluster.Client, job string, err error) error {
+	if job == "" {
+		return client.Explain(err)
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	why, readErr := client.HookFailure(asking, f.namespace, hook.Job)
+	why, readErr := client.HookFailure(asking, f.namespace, job)
 	if readErr != nil || why == "" {
-		return fmt.Errorf("%w; see: kubectl -n %s logs job/%s", hook, f.namespace, hook.Job)
+		return fmt.Errorf("%w; see: kubectl -n %s logs job/%s", err, f.namespace, job)
 	}
-	return fmt.Errorf("%w; the hook says:\n%s\nsee: kubectl -n %s logs job/%s", hook, why, f.namespace, hook.Job)
+	return fmt.Errorf("%w; the hook says:\n%s\nsee: kubectl -n %s logs job/%s", err, why, f.namespace, job)
 }

@@ -38,6 +38,10 @@ stay.`,
 
 func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bool) error {
 	cluster.Quiet()
+	client, err := flags.connect()
+	if err != nil {
+		return err
+	}
 	progress := newProgress(s)
 	defer progress.done()
 	helm, err := flags.open(progress)
@@ -48,7 +52,7 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 		if errors.Is(err, release.ErrNotFound) {
 			return fmt.Errorf("%w; helm list -A shows all releases", err)
 		}
-		return err
+		return client.Explain(err)
 	}
 	if force {
 		if err := removeWiring(ctx, s, flags); err != nil {
@@ -63,7 +67,7 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 	}
 	progress.done()
 	if err != nil {
-		return err
+		return client.Explain(err)
 	}
 	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
 	fmt.Fprintln(s.err, "The CRDs and GPUNodes stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev")

@@ -101,7 +101,7 @@ func (c *Client) Uninstall(ctx context.Context, timeout time.Duration, hooks, wa
 	go func() { // Helm itself does not listen to a context here
 		done, err := do.Run(c.options.Name)
 		if err != nil && done != nil && done.Release != nil && done.Release.Info.Status == release.StatusUninstalling {
-			err = &HookError{Job: c.failed.get(), Err: err}
+			err = &HookError{Job: c.failed.get(), Err: oneLine{err}}
 		}
 		ended <- err
 	}()
@@ -128,11 +128,11 @@ func (c *Client) idle() (Status, error) {
 
 // failure says what failed.
 func (c *Client) failure(verb string, err error) error {
-	err = fmt.Errorf("%s %s: %w", verb, c, err)
+	err = oneLine{err}
 	if job := c.failed.get(); job != "" {
-		return &HookError{Job: job, Err: err}
+		err = &HookError{Job: job, Err: err}
 	}
-	return err
+	return fmt.Errorf("%s %s: %w", verb, c, err)
 }
 
 func result(r *release.Release) Result {
