@@ -49,7 +49,15 @@ func (f *changeFlags) add(cmd *cobra.Command) {
 }
 
 // enabled are the values that install has unless the user says else.
-func enabled() map[string]any { return map[string]any{"gpu": map[string]any{"enabled": true}} }
+func enabled(*release.Client) (map[string]any, error) {
+	return map[string]any{"gpu": map[string]any{"enabled": true}}, nil
+}
+
+// stored are the values that upgrade has unless the user says else.
+func stored(helm *release.Client) (map[string]any, error) {
+	last, err := helm.Status()
+	return last.Values, err
+}
 
 func newInstall(s *streams) *cobra.Command {
 	var flags changeFlags
@@ -67,7 +75,7 @@ you say else; all values are in the chart's README.`,
   gpuctl install --wait --set gpu.variant=vgpu -f values.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runChange(cmd.Context(), s, &flags, enabled(), (*release.Client).Install)
+			return runChange(cmd.Context(), s, &flags, enabled, (*release.Client).Install)
 		},
 	}
 	flags.add(cmd)
@@ -87,17 +95,21 @@ hook wires what has come since.`,
   gpuctl upgrade --set hook.strict=true`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runChange(cmd.Context(), s, &flags, nil, (*release.Client).Upgrade)
+			return runChange(cmd.Context(), s, &flags, stored, (*release.Client).Upgrade)
 		},
 	}
 	flags.add(cmd)
 	return cmd
 }
 
-type changer func(*release.Client, context.Context, release.Change) (release.Result, error)
+type (
+	// baser returns the values that lie below the user's.
+	baser   func(*release.Client) (map[string]any, error)
+	changer func(*release.Client, context.Context, release.Change) (release.Result, error)
+)
 
 // runChange looks at the cluster, changes the release, and says what came of it.
-func runChange(ctx context.Context, s *streams, flags *changeFlags, defaults map[string]any, do changer) error {
+func runChange(ctx context.Context, s *streams, flags *changeFlags, base baser, do changer) error {
 	cluster.Quiet()
 	client, err := flags.connect()
 	if err != nil {
@@ -108,6 +120,10 @@ func runChange(ctx context.Context, s *streams, flags *changeFlags, defaults map
 	helm, err := flags.open(progress)
 	if err != nil {
 		return err
+	}
+	defaults, err := base(helm)
+	if err != nil {
+		return flags.explain(ctx, client, err)
 	}
 	if err := flags.preflight(ctx, s, client, defaults); err != nil {
 		return err
@@ -158,21 +174,32 @@ func (f *changeFlags) preflight(ctx context.Context, s *streams, client *cluster
 	findings := facts.Findings()
 	if len(findings) > 0 && findings[0].Severity == diagnose.Error {
 		_ = s.commentary().Findings(findings)
-		return errors.New("nothing was installed: see the findings of severity error above")
+		return errors.New("nothing was written: see the findings of severity error above")
 	}
 	return s.commentary().Findings(findings)
 }
 
 // explain says what to do about an error of Helm's.
 func (f *releaseFlags) explain(ctx context.Context, client *cluster.Client, err error) error {
+	var hook *release.HookError
 	switch {
 	case errors.Is(err, release.ErrExists):
 		return fmt.Errorf("%w; run: gpuctl upgrade -n %s --release-name %s", err, f.namespace, f.name)
 	case errors.Is(err, release.ErrNotFound):
 		return fmt.Errorf("%w; run: gpuctl install -n %s --release-name %s; helm list -A shows all releases", err, f.namespace, f.name)
+	case errors.Is(err, release.ErrPending):
+		return fmt.Errorf("%w; if it was: gpuctl uninstall -n %s --release-name %s, or to keep an earlier revision: helm rollback -n %s %s", err, f.namespace, f.name, f.namespace, f.name)
+	case errors.As(err, &hook):
+		return f.explainHook(ctx, client, hook.Job, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w; see: kubectl -n %s get pods", err, f.namespace)
 	}
-	job, ok := release.FailedJob(err)
-	if !ok {
+	return client.Explain(err)
+}
+
+// explainHook says why a hook failed.
+func (f *releaseFlags) explainHook(ctx context.Context, client *cluster.Client, job string, err error) error {
+	if job == "" {
 		return client.Explain(err)
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

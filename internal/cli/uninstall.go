@@ -38,6 +38,10 @@ stay.`,
 
 func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bool) error {
 	cluster.Quiet()
+	client, err := flags.connect()
+	if err != nil {
+		return err
+	}
 	progress := newProgress(s)
 	defer progress.done()
 	helm, err := flags.open(progress)
@@ -48,26 +52,31 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 		if errors.Is(err, release.ErrNotFound) {
 			return fmt.Errorf("%w; helm list -A shows all releases", err)
 		}
-		return err
+		return client.Explain(err)
 	}
 	if force {
 		if err := removeWiring(ctx, s, flags); err != nil {
-			return err
+			notRemoved(s, err)
 		}
 	}
-	err = helm.Uninstall(flags.timeout, true, flags.wait)
-	if _, hook := release.FailedJob(err); hook || release.HookFailed(err) {
+	err = helm.Uninstall(ctx, flags.timeout, true, flags.wait)
+	if hook := new(release.HookError); errors.As(err, &hook) {
 		progress.done()
-		_ = s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0107", "cluster", diagnose.Values{"problem": err.Error()})})
-		err = helm.Uninstall(flags.timeout, false, flags.wait)
+		notRemoved(s, err)
+		err = helm.Uninstall(ctx, flags.timeout, false, flags.wait)
 	}
 	progress.done()
 	if err != nil {
-		return err
+		return client.Explain(err)
 	}
 	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
 	fmt.Fprintln(s.err, "The CRDs and GPUNodes stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev")
 	return nil
+}
+
+// notRemoved says that the wiring is left.
+func notRemoved(s *streams, err error) {
+	_ = s.commentary().Findings([]diagnose.Finding{diagnose.New("GPU0107", "cluster", diagnose.Values{"problem": err.Error()})})
 }
 
 // removeWiring takes everything away that gpuctl wrote, entries in use as well.

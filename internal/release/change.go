@@ -28,12 +28,15 @@ type Result struct {
 }
 
 // Install makes the release, and its namespace if need be. The error is
-// [ErrExists] when it is there already.
+// [ErrExists] when it is there already, and may be [ErrPending] or a [HookError].
 func (c *Client) Install(ctx context.Context, change Change) (Result, error) {
-	if was, err := c.Status(); err == nil && was.Status != release.StatusUninstalled.String() {
-		return Result{}, fmt.Errorf("release %s in namespace %s, revision %d, status %s: %w", c.options.Name, c.options.Namespace, was.Revision, was.Status, ErrExists)
-	} else if err != nil && !errors.Is(err, ErrNotFound) {
+	was, err := c.idle()
+	switch {
+	case errors.Is(err, ErrNotFound):
+	case err != nil:
 		return Result{}, err
+	case was.Status != release.StatusUninstalled.String():
+		return Result{}, fmt.Errorf("%s, revision %d, status %s: %w", c, was.Revision, was.Status, ErrExists)
 	}
 	chart, err := load()
 	if err != nil {
@@ -52,15 +55,16 @@ func (c *Client) Install(ctx context.Context, change Change) (Result, error) {
 	}
 	done, err := do.RunWithContext(ctx, chart, vals)
 	if err != nil {
-		return Result{}, fmt.Errorf("install release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+		return Result{}, c.failure("install", err)
 	}
 	return result(done), nil
 }
 
 // Upgrade makes a new revision of the release. Without values of its own it keeps
-// those of the last one. The error is [ErrNotFound] when there is no release.
+// those of the last one. The error is [ErrNotFound] when there is no release, and may
+// be [ErrPending] or a [HookError].
 func (c *Client) Upgrade(ctx context.Context, change Change) (Result, error) {
-	if _, err := c.Status(); err != nil {
+	if _, err := c.idle(); err != nil {
 		return Result{}, err
 	}
 	chart, err := load()
@@ -79,22 +83,56 @@ func (c *Client) Upgrade(ctx context.Context, change Change) (Result, error) {
 	}
 	done, err := do.RunWithContext(ctx, c.options.Name, chart, vals)
 	if err != nil {
-		return Result{}, fmt.Errorf("upgrade release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+		return Result{}, c.failure("upgrade", err)
 	}
 	return result(done), nil
 }
 
-// Uninstall deletes the release. Without hooks nothing takes the wiring away.
-func (c *Client) Uninstall(timeout time.Duration, hooks, wait bool) error {
+// Uninstall deletes the release. Without hooks nothing takes the wiring away. The
+// error is a [HookError] when the hook before the deletion failed: then nothing is
+// deleted yet.
+func (c *Client) Uninstall(ctx context.Context, timeout time.Duration, hooks, wait bool) error {
 	if _, err := c.Status(); err != nil {
 		return err
 	}
 	do := action.NewUninstall(c.config)
 	do.Timeout, do.DisableHooks, do.Wait = timeout, !hooks, wait
-	if _, err := do.Run(c.options.Name); err != nil {
-		return fmt.Errorf("uninstall release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+	ended := make(chan error, 1)
+	go func() { // Helm itself does not listen to a context here
+		done, err := do.Run(c.options.Name)
+		if err != nil && done != nil && done.Release != nil && done.Release.Info.Status == release.StatusUninstalling {
+			err = &HookError{Job: c.failed.get(), Err: oneLine{err}}
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("uninstall %s: %w", c, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("uninstall %s: %w", c, ctx.Err())
 	}
-	return nil
+}
+
+// idle returns the state of the release; the error is [ErrPending] when somebody is
+// at work on it.
+func (c *Client) idle() (Status, error) {
+	was, err := c.Status()
+	if err == nil && release.Status(was.Status).IsPending() {
+		err = fmt.Errorf("%s, revision %d, status %s: %w", c, was.Revision, was.Status, ErrPending)
+	}
+	return was, err
+}
+
+// failure says what failed.
+func (c *Client) failure(verb string, err error) error {
+	err = oneLine{err}
+	if job := c.failed.get(); job != "" {
+		err = &HookError{Job: job, Err: err}
+	}
+	return fmt.Errorf("%s %s: %w", verb, c, err)
 }
 
 func result(r *release.Release) Result {

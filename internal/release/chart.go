@@ -54,17 +54,20 @@ func (v *Values) merge(defaults map[string]any) (map[string]any, error) {
 	return merged, nil
 }
 
-// below adds to given values what they lack of the defaults.
+// below adds to the given values copies of what they lack of the defaults.
 func below(given, defaults map[string]any) {
 	for key, d := range defaults {
-		have, there := given[key]
-		if !there {
-			given[key] = d
-			continue
-		}
-		inner, ok := have.(map[string]any)
 		deeper, deep := d.(map[string]any)
-		if ok && deep {
+		have, there := given[key]
+		inner, ok := have.(map[string]any)
+		switch {
+		case !there && deep:
+			own := map[string]any{}
+			below(own, deeper)
+			given[key] = own
+		case !there:
+			given[key] = d
+		case ok && deep:
 			below(inner, deeper)
 		}
 	}

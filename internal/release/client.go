@@ -18,6 +18,9 @@ var ErrNotFound = errors.New("no such release")
 // ErrExists is returned when there is one, and none was expected.
 var ErrExists = errors.New("the release is there already")
 
+// ErrPending is returned when an install or upgrade has begun and not ended.
+var ErrPending = errors.New("another operation on the release is under way, or was broken off")
+
 // Options say which release of which cluster.
 type Options struct {
 	Kubeconfig string // "" as kubectl finds it
@@ -32,6 +35,7 @@ type Options struct {
 type Client struct {
 	config  *action.Configuration
 	options Options
+	failed  *failedHook
 }
 
 // Open makes a client; it does not speak to the cluster yet.
@@ -49,10 +53,11 @@ func Open(o Options) (*Client, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
+	failed := new(failedHook)
 	if client, ok := config.KubeClient.(*kube.Client); ok {
-		config.KubeClient = &narrator{Client: client, say: o.Progress}
+		config.KubeClient = &narrator{Client: client, say: o.Progress, failed: failed}
 	}
-	return &Client{config: config, options: o}, nil
+	return &Client{config: config, options: o, failed: failed}, nil
 }
 
 // Status is what helm status tells of a release.
@@ -62,14 +67,19 @@ type Status struct {
 	Values   map[string]any // that its user has given
 }
 
+// String names the release.
+func (c *Client) String() string {
+	return "release " + c.options.Name + " in namespace " + c.options.Namespace
+}
+
 // Status reads the newest revision; the error is [ErrNotFound] when there is none.
 func (c *Client) Status() (Status, error) {
 	last, err := c.config.Releases.Last(c.options.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
-		return Status{}, fmt.Errorf("release %s in namespace %s: %w", c.options.Name, c.options.Namespace, ErrNotFound)
+		return Status{}, fmt.Errorf("%s: %w", c, ErrNotFound)
 	}
 	if err != nil {
-		return Status{}, fmt.Errorf("read release %s in namespace %s: %w", c.options.Name, c.options.Namespace, err)
+		return Status{}, fmt.Errorf("read %s: %w", c, err)
 	}
 	return Status{Revision: last.Version, Status: last.Info.Status.String(), Values: last.Config}, nil
 }

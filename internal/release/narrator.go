@@ -12,7 +12,8 @@ import (
 // narrator tells what Helm is about to do with which objects.
 type narrator struct {
 	*kube.Client
-	say func(string)
+	say    func(string)
+	failed *failedHook
 }
 
 // tell says what is done to several objects, or to a namespace. The single objects
@@ -49,12 +50,18 @@ func (n *narrator) Wait(resources kube.ResourceList, timeout time.Duration) erro
 
 // WatchUntilReady implements kube.Interface: it waits for a hook.
 func (n *narrator) WatchUntilReady(resources kube.ResourceList, timeout time.Duration) error {
+	var job string
 	for _, r := range resources {
 		if r.Mapping.GroupVersionKind.Kind == "Job" {
 			n.say("run hook " + object(r))
+			job = r.Name
 		}
 	}
-	return n.Client.WatchUntilReady(resources, timeout)
+	err := n.Client.WatchUntilReady(resources, timeout)
+	if err != nil {
+		n.failed.set(job)
+	}
+	return err
 }
 
 // objects names one object, or counts several.
