@@ -64,7 +64,7 @@ func stageOn(t *testing.T, c *cluster.Cluster) *stage {
 	unwired(c)
 	noInstances(c)
 	c.RunImage(image, path)
-	c.AddNode(cluster.Node{Name: "infra"}) // where the hook's pod can go
+	c.AddNode(cluster.Node{Name: "untainted"}) // where the hook's pod can go
 	s := &stage{Cluster: c, t: t, namespace: strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name())), release: "gpu-operator-hooks", began: time.Now(), roots: map[string]string{}}
 	t.Cleanup(s.clean)
 	_, err = c.Clientset().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
