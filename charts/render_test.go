@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -43,14 +44,21 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
+// first is the first revision of a release.
+var first = chartutil.ReleaseOptions{Name: "gpu-operator-hooks", Namespace: "gpuctl-system", Revision: 1, IsInstall: true}
+
 // render renders a chart with values in YAML, as helm template does.
 func render(t *testing.T, c *chart.Chart, values string) (map[string]string, error) {
+	t.Helper()
+	return renderAs(t, c, values, first)
+}
+
+func renderAs(t *testing.T, c *chart.Chart, values string, options chartutil.ReleaseOptions) (map[string]string, error) {
 	t.Helper()
 	var v map[string]any
 	if err := yaml.Unmarshal([]byte(values), &v); err != nil {
 		t.Fatal(err)
 	}
-	options := chartutil.ReleaseOptions{Name: "gpu-operator-hooks", Namespace: "gpuctl-system", Revision: 1, IsInstall: true}
 	if err := chartutil.ProcessDependenciesWithMerge(c, v); err != nil {
 		t.Fatal(err)
 	}
@@ -112,18 +120,129 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// The chart installs under another one, gpu-operator for example.
+// The chart installs under another one, gpu-operator for example, whose release it
+// then belongs to, and whose condition may leave it out.
 func TestSubchart(t *testing.T) {
-	parent, err := loader.Load("testdata/parent")
+	tests := map[string]string{
+		"subchart":          "{gpu-operator-hooks: {gpu: {enabled: true}}, global: {imagePullSecrets: [{name: pull}]}}",
+		"subchart-disabled": "{gpu-operator-hooks: {enabled: true}}",
+		"subchart-left-out": "{gpu-operator-hooks: {enabled: false, gpu: {enabled: true}}}",
+	}
+	for name, values := range tests {
+		t.Run(name, func(t *testing.T) {
+			parent, err := loader.Load("testdata/parent")
+			if err != nil {
+				t.Fatal(err)
+			}
+			parent.SetDependencies(load(t))
+			release := first
+			release.Name, release.Namespace = "gpu-operator", "nvidia"
+			files, err := renderAs(t, parent, values, release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, text(files))
+		})
+	}
+}
+
+// An upgrade that changes nothing changes no object: only the hook's, which are made
+// anew each time, know the revision.
+func TestUpgradeChangesNothing(t *testing.T) {
+	before, err1 := renderAs(t, load(t), everything, first)
+	second := first
+	second.Revision, second.IsInstall, second.IsUpgrade = 2, false, true
+	after, err2 := renderAs(t, load(t), everything, second)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	const job = "gpu-operator-hooks/templates/hook/job.yaml"
+	if before[job] == after[job] {
+		t.Error("the hook's Job does not know its revision")
+	}
+	delete(before, job)
+	delete(after, job)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("an upgrade changes (-before +after):\n%s", diff)
+	}
+}
+
+// Two releases have nothing that belongs to the whole cluster in common but the CRDs.
+func TestReleasesDoNotClash(t *testing.T) {
+	other := first
+	other.Namespace = "other"
+	seen := map[string]bool{}
+	for i, release := range []chartutil.ReleaseOptions{first, other} {
+		files, err := renderAs(t, load(t), everything, release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects(t, files) {
+			key := o.Kind + " " + o.Metadata.Namespace + "/" + o.Metadata.Name
+			if seen[key] && o.Kind != "CustomResourceDefinition" {
+				t.Errorf("release %d has %s as well", i, key)
+			}
+			seen[key] = true
+			if o.Metadata.Namespace != "" && o.Metadata.Namespace != release.Namespace {
+				t.Errorf("%s is not in the release's namespace", key)
+			}
+		}
+	}
+	if len(seen) < 20 {
+		t.Errorf("compared %d objects only", len(seen))
+	}
+}
+
+// CRDs outlive the release, and Helm knows whose they are.
+func TestCRDsAreKept(t *testing.T) {
+	files, err := render(t, load(t), "gpu: {enabled: true}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent.SetDependencies(load(t))
-	files, err := render(t, parent, "{gpu-operator-hooks: {gpu: {enabled: true}}, global: {imagePullSecrets: [{name: pull}]}}")
-	if err != nil {
-		t.Fatal(err)
+	var crds int
+	for _, o := range objects(t, files) {
+		if o.Kind != "CustomResourceDefinition" {
+			continue
+		}
+		crds++
+		if o.Metadata.Annotations["helm.sh/resource-policy"] != "keep" || o.Metadata.Labels["app.kubernetes.io/instance"] != first.Name {
+			t.Errorf("%s: labels %v, annotations %v", o.Metadata.Name, o.Metadata.Labels, o.Metadata.Annotations)
+		}
 	}
-	golden(t, "subchart", text(files))
+	entries, err := charts.FS.ReadDir(charts.GPUOperatorHooks + "/files/crds")
+	if err != nil || crds != len(entries) || crds == 0 {
+		t.Errorf("%d CRDs of %d files: %v", crds, len(entries), err)
+	}
+}
+
+// object is what these tests look at of an object.
+type object struct {
+	Kind     string
+	Metadata struct {
+		Name, Namespace     string
+		Labels, Annotations map[string]string
+	}
+}
+
+// objects returns all objects that were rendered.
+func objects(t *testing.T, files map[string]string) []object {
+	t.Helper()
+	var out []object
+	for name, content := range files {
+		if filepath.Ext(name) != ".yaml" {
+			continue
+		}
+		for document := range strings.SplitSeq("\n"+content, "\n---") {
+			var o object
+			if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if o.Kind != "" {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
 }
 
 func golden(t *testing.T, name, got string) {

@@ -14,21 +14,41 @@ import (
 // A value that cannot be meant is refused, and the key named.
 func TestSchemaRefuses(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
-		"variant":            {"gpu: {variant: mig}", "gpu.variant"},
-		"enabled as text":    {`gpu: {enabled: "true"}`, "gpu.enabled"},
-		"misspelt key":       {"gpu: {enable: true}", "enable"},
-		"misspelt section":   {"agents: {}", "agents"},
-		"selector":           {"gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: 10DE, resourceName: n/a}]}}", "gpu.permittedHostDevices.pciHostDevices.0.pciVendorSelector"},
-		"no resource name":   {`gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: "10DE:2335"}]}}`, "resourceName"},
-		"name with a blank":  {`gpu: {permittedHostDevices: {mediatedDevices: [{mdevNameSelector: T4, resourceName: "nvidia.com/GRID T4"}]}}`, "mediatedDevices.0.resourceName"},
-		"in-tree provider":   {`gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: "10DE:2335", resourceName: n/a, externalResourceProvider: false}]}}`, "externalResourceProvider"},
-		"wait beyond Helm's": {"hook: {wait: 5m}", "hook.wait"},
-		"wait in hours":      {"hook: {wait: 1h}", "hook.wait"},
-		"wait as a number":   {"hook: {wait: 240}", "hook.wait"},
-		"digest":             {"image: {digest: latest}", "image.digest"},
-		"pull policy":        {"image: {pullPolicy: Sometimes}", "image.pullPolicy"},
-		"port":               {"networkPolicy: {apiServerPorts: [0]}", "networkPolicy.apiServerPorts.0"},
-		"pull secret":        {"imagePullSecrets: [pull]", "imagePullSecrets.0"},
+		"variant":                           {"gpu: {variant: mig}", "gpu.variant"},
+		"enabled as text":                   {`gpu: {enabled: "true"}`, "gpu.enabled"},
+		"misspelt key":                      {"gpu: {enable: true}", "enable"},
+		"misspelt section":                  {"agents: {}", "agents"},
+		"selector":                          {"gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: 10DE, resourceName: n/a}]}}", "gpu.permittedHostDevices.pciHostDevices.0.pciVendorSelector"},
+		"no resource name":                  {`gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: "10DE:2335"}]}}`, "resourceName"},
+		"name with a blank":                 {`gpu: {permittedHostDevices: {mediatedDevices: [{mdevNameSelector: T4, resourceName: "nvidia.com/GRID T4"}]}}`, "mediatedDevices.0.resourceName"},
+		"in-tree provider":                  {`gpu: {permittedHostDevices: {pciHostDevices: [{pciVendorSelector: "10DE:2335", resourceName: n/a, externalResourceProvider: false}]}}`, "externalResourceProvider"},
+		"wait beyond Helm's":                {"hook: {wait: 5m}", "hook.wait"},
+		"wait and no time for what follows": {"hook: {wait: 4m1s}", "hook.wait"},
+		"wait in seconds, the same":         {"hook: {wait: 241s}", "hook.wait"},
+		"first node":                        {"hook: {firstNode: 0s}", "hook.firstNode"},
+		"no interval":                       {"agent: {interval: 0s}", "agent.interval"},
+		"hold without unit":                 {`agent: {hold: "120"}`, "agent.hold"},
+		"misspelt toleration":               {"hook: {tolerations: [{operater: Exists}]}", "operater"},
+		"effect":                            {"agent: {tolerations: [{effect: Never}]}", "agent.tolerations.0.effect"},
+		"misspelt rollout":                  {"agent: {updateStrategy: {rollingUpdate: {maxUnavailible: 1}}}", "maxUnavailible"},
+		"rollout":                           {"agent: {updateStrategy: {rollingUpdate: {maxUnavailable: 101%}}}", "rollingUpdate.maxUnavailable"},
+		"quantity":                          {"agent: {resources: {limits: {memory: 1 GB}}}", "agent.resources.limits.memory"},
+		"misspelt resources":                {"hook: {resources: {limit: {}}}", "limit"},
+		"label":                             {"agent: {nodeSelector: {gpu: true}}", "agent.nodeSelector.gpu"},
+		"priority class":                    {"agent: {priorityClassName: High One}", "agent.priorityClassName"},
+		"tag":                               {"image: {tag: a b}", "image.tag"},
+		"tag as a number":                   {"image: {tag: 1.5}", "image.tag"},
+		"digest in the name":                {"image: {repository: 'r/gpuctl@sha256:00'}", "image.repository"},
+		"name":                              {"fullnameOverride: Under_Score", "fullnameOverride"},
+		"name too long":                     {"fullnameOverride: " + strings.Repeat("a", 41), "fullnameOverride"},
+		"nulled section":                    {"gpu: null", "gpu"},
+		"nulled list":                       {"gpu: {resourceNames: null}", "resourceNames"},
+		"wait in hours":                     {"hook: {wait: 1h}", "hook.wait"},
+		"wait as a number":                  {"hook: {wait: 240}", "hook.wait"},
+		"digest":                            {"image: {digest: latest}", "image.digest"},
+		"pull policy":                       {"image: {pullPolicy: Sometimes}", "image.pullPolicy"},
+		"port":                              {"networkPolicy: {apiServerPorts: [0]}", "networkPolicy.apiServerPorts.0"},
+		"pull secret":                       {"imagePullSecrets: [pull]", "imagePullSecrets.0"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +61,12 @@ func TestSchemaRefuses(t *testing.T) {
 }
 
 func TestSchemaAllows(t *testing.T) {
-	for _, values := range []string{everything, "hook: {wait: 4m59s}", "hook: {wait: 240s}", "hook: {wait: 90s, firstNode: 5s}", "image: {digest: ''}", "global: {any: thing}"} {
+	for _, values := range []string{
+		everything, "hook: {wait: 4m0s}", "hook: {wait: 240s}", "hook: {wait: 3m59s}", "hook: {wait: 90s, firstNode: 5s}", "image: {digest: ''}", "global: {any: thing}", "enabled: true",
+		"agent: {interval: 0.5s, hold: 0s}", "agent: {interval: 1m0s}", "agent: {updateStrategy: {type: OnDelete}}", "agent: {updateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 100%}}}",
+		"hook: {resources: {limits: {cpu: 1, memory: 1.5Gi}, requests: {cpu: 0.5, memory: 1e6}}}", "image: {repository: 'registry.example:5000/a/b'}",
+		"agent: {tolerations: [{key: nvidia.com/gpu, operator: Equal, value: 'true', effect: NoExecute, tolerationSeconds: 5}]}",
+	} {
 		if _, err := render(t, load(t), values); err != nil {
 			t.Errorf("%s: %v", values, err)
 		}
