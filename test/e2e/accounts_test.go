@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -38,7 +39,7 @@ func (s *stage) account(name string, pod *corev1.Pod) account {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	config := &rest.Config{Host: s.Config().Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: s.Config().CAData}}
+	config := &rest.Config{QPS: -1, Host: s.Config().Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: s.Config().CAData}}
 	core, err1 := kubernetes.NewForConfig(config)
 	objects, err2 := dynamic.NewForConfig(config)
 	if err := errors.Join(err1, err2); err != nil {
@@ -152,15 +153,17 @@ func TestAgentAccount(t *testing.T) {
 	})
 }
 
-// The hook writes of the KubeVirt CR what wiring is about, and no instance. Its
-// account is there while it runs.
-func TestHookAccount(t *testing.T) {
-	s := newStage(t)
+// waitingHook installs a release whose hook waits for the device plugin until the
+// test ends, and returns the hook's account, which is there while it runs.
+func (s *stage) waitingHook() account {
+	s.t.Helper()
 	s.node("worker-1", 1, "vfio-pci", 0)
 	var installing sync.WaitGroup
 	installing.Go(func() { s.gpuctl("install", "--set", "hook.wait=90s") })
-	defer installing.Wait()
-	defer s.SetAllocatable("worker-1", h200, 1)
+	s.t.Cleanup(func() {
+		s.SetAllocatable("worker-1", h200, 1)
+		installing.Wait()
+	})
 	s.Eventually(soon, "the hook runs", func(ctx context.Context) error {
 		pods, err := s.Clientset().CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=hook"})
 		if err != nil || len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning {
@@ -168,7 +171,14 @@ func TestHookAccount(t *testing.T) {
 		}
 		return nil
 	})
-	hook := s.account("hook", nil)
+	return s.account("hook", nil)
+}
+
+// The hook writes of the KubeVirt CR what wiring is about, and no instance. Its
+// account is there while it runs.
+func TestHookAccount(t *testing.T) {
+	s := newStage(t)
+	hook := s.waitingHook()
 	ns := s.Namespace()
 	kubevirts := gpuNodes.GroupVersion().WithResource("kubevirts")
 	kubevirts.Group, kubevirts.Version = "kubevirt.io", "v1"
@@ -196,6 +206,14 @@ func TestHookAccount(t *testing.T) {
 			return err
 		}
 	}
+	u := s.Create(vmi(s.Cluster, ns, "waiting", "gpus", h200))
+	t.Cleanup(func() { deleteAnyway(t, s.Cluster, u) })
+	wake := func(patch string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := hook.objects.Resource(instances).Namespace(ns).Patch(ctx, "waiting", types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: dry})
+			return err
+		}
+	}
 	entry := map[string]any{"pciHostDevices": []any{map[string]any{"pciVendorSelector": "10DE:2335", "resourceName": h200, "externalResourceProvider": true}}}
 	s.attempt(map[string]deed{
 		"the table":                {edit("spec.configuration.permittedHostDevices", entry), ""},
@@ -204,6 +222,14 @@ func TestHookAccount(t *testing.T) {
 		"another field":            {edit("spec.imagePullPolicy", "Never"), "permittedHostDevices and featureGates only"},
 		"another configuration":    {edit("spec.configuration.emulatedMachines", []any{"q35*"}), "permittedHostDevices and featureGates only"},
 		"another developer's":      {edit("spec.configuration.developerConfiguration.useEmulation", true), "permittedHostDevices and featureGates only"},
+		"another annotation":       {edit("metadata.annotations", map[string]any{"example.com/mine": "1"}), "its own annotations only"},
+		"a label":                  {edit("metadata.labels", map[string]any{"mine": "1"}), "its own annotations only"},
+		"a finalizer":              {edit("metadata.finalizers", []any{"example.com/mine"}), "its own annotations only"},
+		"waking":                   {wake(`{"metadata":{"annotations":{"gpuctl.dev/woken-at":"now"}}}`), ""},
+		"an instance's annotation": {wake(`{"metadata":{"annotations":{"example.com/mine":"1"}}}`), "its own annotations only"},
+		"an instance's label":      {wake(`{"metadata":{"labels":{"mine":"1"}}}`), "its own annotations only"},
+		"an instance's finalizer":  {wake(`{"metadata":{"finalizers":["example.com/mine"]}}`), "its own annotations only"},
+		"an instance's spec":       {wake(`{"spec":{"terminationGracePeriodSeconds":9}}`), "restricted"},
 		"an instance in a dry run": {create(metav1.CreateOptions{DryRun: dry}), ""},
 		"an instance":              {create(metav1.CreateOptions{}), "in a dry run only"},
 		"the ConfigMap of somebody": {func(ctx context.Context) error {
@@ -235,6 +261,45 @@ func TestHookAccount(t *testing.T) {
 			_, err := hook.core.BatchV1().Jobs(s.namespace).Get(ctx, "other", metav1.GetOptions{})
 			return err
 		}, "cannot get"},
+	})
+}
+
+// Of a HyperConverged the hook writes the table, wherever its version has it.
+func TestHookAccountAndHyperConverged(t *testing.T) {
+	s := newStage(t)
+	hco := hyperConverged(t, s.Cluster, "testdata/hyperconverged-v1.yaml", "v1", "{virtualization: {evictionStrategy: None}}")
+	hook := s.waitingHook()
+	hyperconvergeds := gpuNodes.GroupVersion().WithResource("hyperconvergeds")
+	hyperconvergeds.Group, hyperconvergeds.Version = "hco.kubevirt.io", "v1"
+	edit := func(change func(*unstructured.Unstructured) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			u, err := s.Resource(hco).Get(ctx, hco.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if err := change(u); err != nil {
+				return err
+			}
+			_, err = hook.objects.Resource(hyperconvergeds).Namespace(u.GetNamespace()).Update(ctx, u, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}
+	}
+	s.attempt(map[string]deed{
+		"the table": {edit(func(u *unstructured.Unstructured) error {
+			entry := map[string]any{"pciDeviceSelector": "10DE:2335", "resourceName": h200, "externalResourceProvider": true}
+			return unstructured.SetNestedSlice(u.Object, []any{entry}, "spec", "virtualization", "permittedHostDevices", "pciHostDevices")
+		}), ""},
+		"what is beside the table": {edit(func(u *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(u.Object, "LiveMigrate", "spec", "virtualization", "evictionStrategy")
+		}), "of a HyperConverged the gpuctl hook may change permittedHostDevices only"},
+		"all that is beside the table": {edit(func(u *unstructured.Unstructured) error {
+			unstructured.RemoveNestedField(u.Object, "spec", "virtualization")
+			return nil
+		}), "of a HyperConverged the gpuctl hook may change permittedHostDevices only"},
+		"a label": {edit(func(u *unstructured.Unstructured) error {
+			u.SetLabels(map[string]string{"mine": "1"})
+			return nil
+		}), "its own annotations only"},
 	})
 }
 
