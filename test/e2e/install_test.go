@@ -26,9 +26,12 @@ const image = "ghcr.io/gpuctl/gpuctl"
 
 var gpuNodes = schema.GroupVersionResource{Group: "gpuctl.dev", Version: "v1alpha1", Resource: "gpunodes"}
 
+// binaryDir is where binary is; TestMain removes it.
+var binaryDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "gpuctl-e2e-*") })
+
 // binary builds gpuctl once, as the image has it.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gpuctl-e2e-*")
+	dir, err := binaryDir()
 	if err != nil {
 		return "", err
 	}

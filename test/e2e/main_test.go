@@ -22,7 +22,13 @@ import (
 // KubeVirt CR, so they do not run in parallel.
 var shared = cluster.NewShared()
 
-func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+func TestMain(m *testing.M) {
+	code := shared.Main(m)
+	if dir, err := binaryDir(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
 
 const (
 	h200 = "nvidia.com/GH100_H200_SXM_141GB"
