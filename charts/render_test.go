@@ -3,7 +3,6 @@ package charts_test
 import (
 	"errors"
 	"flag"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,22 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// load loads the embedded chart.
+// load loads the chart.
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
-	var files []*loader.BufferedFile
-	err := fs.WalkDir(charts.FS, charts.GPUOperatorHooks, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := charts.FS.ReadFile(path)
-		files = append(files, &loader.BufferedFile{Name: strings.TrimPrefix(path, charts.GPUOperatorHooks+"/"), Data: data})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := loader.LoadFiles(files)
+	c, err := loader.Load(charts.GPUOperatorHooks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/gpuctl/gpuctl/charts"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+	"github.com/gpuctl/gpuctl/internal/patch"
 	"github.com/gpuctl/gpuctl/internal/release"
 )
 
@@ -110,26 +112,29 @@ type (
 
 // runChange looks at the cluster, changes the release, and says what came of it.
 func runChange(ctx context.Context, s *streams, flags *changeFlags, base baser, do changer) error {
-	cluster.Quiet()
-	client, err := flags.connect()
+	progress := newProgress(s)
+	defer progress.done()
+	client, helm, err := flags.open(progress)
 	if err != nil {
 		return err
 	}
-	progress := newProgress(s)
-	defer progress.done()
-	helm, err := flags.open(progress)
+	values, err := flags.values.Merge()
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	defaults, err := base(helm)
 	if err != nil {
 		return flags.explain(ctx, client, err)
 	}
-	if err := flags.preflight(ctx, s, client, defaults); err != nil {
+	effective, err := release.NewEffective(values, defaults)
+	if err != nil {
+		return err
+	}
+	if err := flags.preflight(ctx, s, client, effective); err != nil {
 		return err
 	}
 	done, err := do(helm, ctx, release.Change{
-		Values: flags.values, Defaults: defaults, DryRun: flags.dryRun, Wait: flags.wait, Timeout: flags.timeout,
+		Values: values, Defaults: defaults, DryRun: flags.dryRun, Wait: flags.wait, Timeout: flags.timeout,
 	})
 	progress.done()
 	if err != nil {
@@ -146,29 +151,32 @@ func runChange(ctx context.Context, s *streams, flags *changeFlags, base baser, 
 	return nil
 }
 
-func (f *releaseFlags) connect() (*cluster.Client, error) {
-	return cluster.Connect(cluster.Options{
+// open makes the clients of the cluster and of the release.
+func (f *releaseFlags) open(p *progress) (*cluster.Client, *release.Client, error) {
+	cluster.Quiet()
+	client, err := cluster.Connect(cluster.Options{
 		Kubeconfig: f.kubeconfig, Context: f.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version,
 	})
-}
-
-func (f *releaseFlags) open(p *progress) (*release.Client, error) {
-	return release.Open(release.Options{
+	if err != nil {
+		return nil, nil, err
+	}
+	helm, err := release.Open(release.Options{
 		Kubeconfig: f.kubeconfig, Context: f.kubeContext, Namespace: f.namespace, Name: f.name, Progress: p.step,
 	})
+	return client, helm, err
 }
 
 // preflight stops before anything is written when it cannot end well.
-func (f *changeFlags) preflight(ctx context.Context, s *streams, client *cluster.Client, defaults map[string]any) error {
-	variant, err := f.values.Lookup(defaults, "gpu.variant")
-	if err != nil {
-		return usageError{err}
-	}
-	facts, err := client.Preflight(ctx, f.namespace, f.name, fmt.Sprint(variant))
+func (f *changeFlags) preflight(ctx context.Context, s *streams, client *cluster.Client, values release.Effective) error {
+	facts, err := client.Preflight(ctx, f.namespace, f.name, fmt.Sprint(values.Get("gpu.variant")))
 	if err != nil {
 		return err
 	}
-	if crds, err := f.values.Lookup(defaults, "crds.enabled"); err == nil && crds == false {
+	facts.KubeVirt, err = kubeVirtOf(ctx, client)
+	if err != nil {
+		facts.Unknown = append(facts.Unknown, fmt.Sprintf("KubeVirt: %v", err))
+	}
+	if values.Get("crds.enabled") == false {
 		facts.CRDOwner = ""
 	}
 	findings := facts.Findings()
@@ -177,6 +185,33 @@ func (f *changeFlags) preflight(ctx context.Context, s *streams, client *cluster
 		return errors.New("nothing was written: see the findings of severity error above")
 	}
 	return s.commentary().Findings(findings)
+}
+
+// kubeVirtOf returns the KubeVirt that wiring would go by, nil when there is none.
+func kubeVirtOf(ctx context.Context, client *cluster.Client) (*diagnose.KubeVirt, error) {
+	docs, err := client.Targets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	target, err := patch.Choose(docs)
+	if errors.Is(err, patch.ErrNoTarget) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	kubevirt, managed := &target.Document, target.Managed != nil
+	if managed {
+		kubevirt = target.Managed
+	}
+	text := func(field string) string {
+		v, _ := manifest.Lookup(kubevirt.Object, manifest.Path{"status", field})
+		s, _ := v.(string)
+		return s
+	}
+	return &diagnose.KubeVirt{
+		Ref: kubevirt.Ref(), Phase: text("phase"), Version: text("observedKubeVirtVersion"), HyperConverged: managed,
+	}, nil
 }
 
 // explain says what to do about an error of Helm's.

@@ -90,7 +90,7 @@ func (l *live) ready(ctx context.Context, deadline time.Time) (sight, error) {
 		default:
 			return seen, nil
 		}
-		if err := l.untilNextLook(ctx, deadline, err == nil && seen.onlyNodes()); err != nil {
+		if err := l.untilNextLook(ctx, deadline, err == nil && seen.onlyNodes(), seen.in.Hosts); err != nil {
 			return seen, err
 		}
 	}
@@ -112,7 +112,7 @@ func (l *live) again(err error, deadline time.Time) bool {
 
 // untilNextLook waits. While nodes are all that is missing it looks at them alone:
 // a large cluster is not read whole every two seconds.
-func (l *live) untilNextLook(ctx context.Context, deadline time.Time, nodesOnly bool) error {
+func (l *live) untilNextLook(ctx context.Context, deadline time.Time, nodesOnly bool, hosts []gpu.Host) error {
 	for {
 		if err := pause(ctx, deadline); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (l *live) untilNextLook(ctx context.Context, deadline time.Time, nodesOnly 
 			return nil
 		}
 		nodes, err := l.client.Nodes(ctx)
-		if err == nil && len(unserved(nodes, nil)) > 0 {
+		if err == nil && len(unserved(nodes, hosts)) > 0 {
 			continue
 		}
 		return nil // ready reads it all, and says what failed

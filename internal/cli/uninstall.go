@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/release"
 )
@@ -37,14 +36,9 @@ stay.`,
 }
 
 func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bool) error {
-	cluster.Quiet()
-	client, err := flags.connect()
-	if err != nil {
-		return err
-	}
 	progress := newProgress(s)
 	defer progress.done()
-	helm, err := flags.open(progress)
+	client, helm, err := flags.open(progress)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ func (c *Client) JobStart(ctx context.Context, namespace, name string) (time.Tim
 type Event struct {
 	Reason  string // CamelCase
 	Warning bool
-	Note    string // cut to what an Event can hold
+	Note    string // at most MaxNote bytes
 }
 
 // MaxNote is how many bytes an Event's note can have.
@@ -50,7 +49,7 @@ func (c *Client) Record(ctx context.Context, d *manifest.Document, by string, e 
 	}
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: d.Meta("name") + "-gpuctl-", Namespace: namespace},
-		EventTime:  now, Type: kind, Reason: e.Reason, Action: "Wire", Note: strings.ToValidUTF8(e.Note[:min(len(e.Note), MaxNote)], ""),
+		EventTime:  now, Type: kind, Reason: e.Reason, Action: "Wire", Note: e.Note,
 		ReportingController: "gpuctl.dev/wire", ReportingInstance: by,
 		Regarding: corev1.ObjectReference{
 			APIVersion: d.APIVersion(), Kind: d.Kind(), Namespace: d.Meta("namespace"), Name: d.Meta("name"),

@@ -18,8 +18,8 @@ import (
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
-// Preflight reads what decides whether a release can be installed in a namespace.
-// An error says that the cluster does not answer at all.
+// Preflight reads what decides whether a release can be installed in a namespace,
+// but for KubeVirt, which is chosen among [Client.Targets]. An error says that the cluster does not answer at all.
 func (c *Client) Preflight(ctx context.Context, namespace, release, variant string) (diagnose.Preflight, error) {
 	p := diagnose.Preflight{Variant: variant}
 	version, err := c.core.Discovery().ServerVersion()
@@ -34,8 +34,6 @@ func (c *Client) Preflight(ctx context.Context, namespace, release, variant stri
 			p.Unknown = append(p.Unknown, fmt.Sprintf("%s: %v", what, err))
 		}
 	}
-	p.KubeVirt, err = c.findKubeVirt(ctx)
-	unknown("KubeVirt", err)
 	p.Operator, err = c.findOperator(ctx)
 	unknown("gpu-operator", err)
 	p.Denied, err = c.denied(ctx, namespace)
@@ -45,40 +43,17 @@ func (c *Client) Preflight(ctx context.Context, namespace, release, variant stri
 	return p, nil
 }
 
-// findKubeVirt returns the KubeVirt CR that counts, nil when there is none.
-func (c *Client) findKubeVirt(ctx context.Context) (*diagnose.KubeVirt, error) {
-	list, err := c.list(ctx, schema.GroupKind{Group: "kubevirt.io", Kind: "KubeVirt"})
-	if meta.IsNoMatchError(err) || err == nil && len(list) == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	text := func(d *manifest.Document, path ...string) string {
-		v, _ := manifest.Lookup(d.Object, path)
-		s, _ := v.(string)
-		return s
-	}
-	best := &list[0]
-	for i := range list {
-		if text(&list[i], "status", "phase") != "" {
-			best = &list[i]
+// Targets reads the objects that wiring may write: KubeVirts and HyperConvergeds.
+func (c *Client) Targets(ctx context.Context) ([]manifest.Document, error) {
+	var out []manifest.Document
+	for _, kind := range []schema.GroupKind{{Group: "kubevirt.io", Kind: "KubeVirt"}, {Group: "hco.kubevirt.io", Kind: "HyperConverged"}} {
+		found, err := c.list(ctx, kind)
+		if err != nil && !meta.IsNoMatchError(err) {
+			return nil, err
 		}
+		out = append(out, found...)
 	}
-	managed := text(best, "metadata", "labels", "app.kubernetes.io/managed-by") == "hco-operator"
-	owners, _ := manifest.Lookup(best.Object, manifest.Path{"metadata", "ownerReferences"})
-	for _, o := range asList(owners) {
-		m, _ := o.(map[string]any)
-		managed = managed || m["kind"] == "HyperConverged"
-	}
-	return &diagnose.KubeVirt{
-		Ref: best.Ref(), Phase: text(best, "status", "phase"), Version: text(best, "status", "observedKubeVirtVersion"), HyperConverged: managed,
-	}, nil
-}
-
-func asList(v any) []any {
-	list, _ := v.([]any)
-	return list
+	return out, nil
 }
 
 // findOperator returns gpu-operator's ClusterPolicy, nil when there is none.

@@ -13,8 +13,8 @@ import (
 
 // Change is an installation or an upgrade.
 type Change struct {
-	Values   Values
-	Defaults map[string]any // values that the user's override
+	Values   map[string]any // the user's
+	Defaults map[string]any // of an installation: values that the user's override
 	DryRun   bool           // render by the server, write nothing
 	Wait     bool           // until all pods are ready
 	Timeout  time.Duration  // of each thing that is waited for
@@ -42,10 +42,6 @@ func (c *Client) Install(ctx context.Context, change Change) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	vals, err := change.Values.merge(change.Defaults)
-	if err != nil {
-		return Result{}, err
-	}
 	do := action.NewInstall(c.config)
 	do.ReleaseName, do.Namespace, do.CreateNamespace = c.options.Name, c.options.Namespace, true
 	do.Replace = true // one that was uninstalled and kept
@@ -53,7 +49,7 @@ func (c *Client) Install(ctx context.Context, change Change) (Result, error) {
 	if change.DryRun {
 		do.DryRunOption = "server"
 	}
-	done, err := do.RunWithContext(ctx, chart, vals)
+	done, err := do.RunWithContext(ctx, chart, over(change.Values, change.Defaults))
 	if err != nil {
 		return Result{}, c.failure("install", err)
 	}
@@ -71,17 +67,13 @@ func (c *Client) Upgrade(ctx context.Context, change Change) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	vals, err := change.Values.merge(nil)
-	if err != nil {
-		return Result{}, err
-	}
 	do := action.NewUpgrade(c.config)
 	do.Namespace, do.ResetThenReuseValues = c.options.Namespace, true
 	do.Wait, do.Timeout, do.DryRun = change.Wait, change.Timeout, change.DryRun
 	if change.DryRun {
 		do.DryRunOption = "server"
 	}
-	done, err := do.RunWithContext(ctx, c.options.Name, chart, vals)
+	done, err := do.RunWithContext(ctx, c.options.Name, chart, change.Values)
 	if err != nil {
 		return Result{}, c.failure("upgrade", err)
 	}

@@ -43,14 +43,13 @@ type Values struct {
 	SetStrings []string
 }
 
-// merge merges the values; defaults are below all of them.
-func (v *Values) merge(defaults map[string]any) (map[string]any, error) {
+// Merge reads the values into one mapping. It is called once: stdin is gone then.
+func (v *Values) Merge() (map[string]any, error) {
 	o := values.Options{ValueFiles: v.Files, Values: v.Sets, StringValues: v.SetStrings}
 	merged, err := o.MergeValues(getter.All(cli.New()))
 	if err != nil {
 		return nil, fmt.Errorf("read the values: %w", err)
 	}
-	below(merged, defaults)
 	return merged, nil
 }
 
@@ -73,22 +72,34 @@ func below(given, defaults map[string]any) {
 	}
 }
 
-// Lookup returns the value at a dotted path of the given values over the chart's
-// own, nil when there is none.
-func (v *Values) Lookup(defaults map[string]any, path string) (any, error) {
-	merged, err := v.merge(defaults)
-	if err != nil {
-		return nil, err
+// over returns copies of the layers' values, the first above the others.
+func over(layers ...map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, layer := range layers {
+		below(out, layer)
 	}
+	return out
+}
+
+// Effective is what a release is rendered with: the first of the layers above the
+// others, and all above the chart's own values.
+type Effective map[string]any
+
+// NewEffective makes the values of the layers, which it leaves alone.
+func NewEffective(layers ...map[string]any) (Effective, error) {
 	c, err := load()
 	if err != nil {
 		return nil, err
 	}
-	below(merged, c.Values)
-	var at any = merged
+	return over(append(layers, c.Values)...), nil
+}
+
+// Get returns the value at a dotted path, nil when there is none.
+func (e Effective) Get(path string) any {
+	var at any = map[string]any(e)
 	for key := range strings.SplitSeq(path, ".") {
 		m, _ := at.(map[string]any)
 		at = m[key]
 	}
-	return at, nil
+	return at
 }

@@ -30,11 +30,15 @@ func TestLookup(t *testing.T) {
 		"nothing there":          {Values{}, nil, "gpu.nothing.there", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.values.Lookup(tc.defaults, tc.path)
+			given, err := tc.values.Merge()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			effective, err := NewEffective(given, tc.defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, effective.Get(tc.path)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -44,18 +48,18 @@ func TestLookup(t *testing.T) {
 // What a look adds would become the user's own values, and outlive upgrades.
 func TestLookupLeavesTheDefaultsAlone(t *testing.T) {
 	defaults := tree("gpu", "enabled", true)
-	var v Values
-	if _, err := v.Lookup(defaults, "gpu.variant"); err != nil {
+	given := map[string]any{"gpu": map[string]any{"variant": "vgpu"}}
+	effective, err := NewEffective(given, defaults)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if effective.Get("gpu.variant") != "vgpu" || effective.Get("gpu.enabled") != true || effective.Get("hook.wait") == nil {
+		t.Errorf("the values are %v", effective)
 	}
 	if diff := cmp.Diff(tree("gpu", "enabled", true), defaults); diff != "" {
 		t.Error(diff)
 	}
-	merged, err := v.merge(defaults)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(defaults, merged); diff != "" {
+	if diff := cmp.Diff(tree("gpu", "variant", any("vgpu")), given); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -67,8 +71,8 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 		"a list in text": {Sets: []string{"gpu.resourceNames={a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := v.merge(nil); err == nil {
-				t.Errorf("merge() = %v, want an error", got)
+			if got, err := v.Merge(); err == nil {
+				t.Errorf("Merge() = %v, want an error", got)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,16 @@ func TestInstallDryRun(t *testing.T) {
 	}
 	if code, _, stderr := s.gpuctl("upgrade"); code != 1 || !strings.Contains(stderr, "no such release") || !strings.Contains(stderr, "gpuctl install") {
 		t.Errorf("upgrade: exit %d\n%s", code, stderr)
+	}
+	// Values from stdin, which can be read once only, reach the release.
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	piped := exec.CommandContext(t.Context(), program, "install", "--dry-run", "-f", "-", "-n", s.namespace, "--kubeconfig", s.Kubeconfig())
+	piped.Stdin = strings.NewReader("agent: {interval: 21s}\n")
+	if out, err := piped.CombinedOutput(); err != nil || !strings.Contains(string(out), "--interval=21s") {
+		t.Errorf("values from stdin: %v, and the manifest lacks --interval=21s", err)
 	}
 	// Values that cannot be meant are refused, and the key is named.
 	if code, _, stderr := s.gpuctl("install", "--set", "gpu.variant=mig"); code != 1 || !strings.Contains(strings.ReplaceAll(stderr, "/", "."), "gpu.variant") {

@@ -105,6 +105,8 @@ func TestHookAndThePlugin(t *testing.T) {
 	t.Run("in time", func(t *testing.T) {
 		s := newStage(t)
 		s.node("worker-1", 8, "vfio-pci", 0)
+		s.node("mislabelled", 0, "", 0) // is not waited for
+		began := time.Now()
 		var later sync.WaitGroup
 		later.Go(func() {
 			time.Sleep(8 * time.Second)
@@ -112,6 +114,9 @@ func TestHookAndThePlugin(t *testing.T) {
 		})
 		defer later.Wait()
 		s.install("--set", "hook.wait=60s,hook.strict=true")
+		if took := time.Since(began); took > 40*time.Second {
+			t.Errorf("it took %s, the plugin 8 s", took)
+		}
 		if got := permitted(kubeVirt(t, s.Cluster)); !slices.Equal(got, []string{h200}) {
 			t.Errorf("permitted %v", got)
 		}
