@@ -77,6 +77,14 @@ func (s *stack) addNode(ctx context.Context, n Node) error {
 	}
 	// Pods of DaemonSets come as soon as it exists.
 	s.nodes.add(n)
+	if err := s.enliven(ctx, n); err != nil {
+		return errors.Join(err, s.removeNode(ctx, n.Name))
+	}
+	return nil
+}
+
+// enliven makes a node that exists one that works.
+func (s *stack) enliven(ctx context.Context, n Node) error {
 	port := 0
 	if s.kubelets != nil {
 		port = s.kubelets.port
@@ -162,6 +170,8 @@ func (s *stack) patchNode(ctx context.Context, name string, patch map[string]any
 	return err
 }
 
+// renewLease says that a node lives. The heartbeat may do so at the same time, and
+// whoever is first has said it.
 func (s *stack) renewLease(ctx context.Context, node string) error {
 	leases := s.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	seconds, renewed := int32(4*heartbeat/time.Second), metav1.NowMicro()
@@ -169,12 +179,12 @@ func (s *stack) renewLease(ctx context.Context, node string) error {
 	lease, err := leases.Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: spec}, metav1.CreateOptions{})
-		return err
+	} else if err == nil {
+		lease.Spec = spec
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		return err
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
 	}
-	lease.Spec = spec
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return err
 }
