@@ -189,20 +189,13 @@ func (f *changeFlags) preflight(ctx context.Context, s *streams, client *cluster
 
 // kubeVirtOf returns the KubeVirt that wiring would go by, nil when there is none.
 func kubeVirtOf(ctx context.Context, client *cluster.Client) (*diagnose.KubeVirt, error) {
-	docs, err := client.Targets(ctx)
+	docs, err := client.KubeVirts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	target, err := patch.Choose(docs)
-	if errors.Is(err, patch.ErrNoTarget) {
-		return nil, nil
-	}
-	if err != nil {
+	kubevirt, managed, err := patch.KubeVirt(docs)
+	if err != nil || kubevirt == nil {
 		return nil, err
-	}
-	kubevirt, managed := &target.Document, target.Managed != nil
-	if managed {
-		kubevirt = target.Managed
 	}
 	text := func(field string) string {
 		v, _ := manifest.Lookup(kubevirt.Object, manifest.Path{"status", field})

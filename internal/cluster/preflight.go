@@ -19,7 +19,7 @@ import (
 )
 
 // Preflight reads what decides whether a release can be installed in a namespace,
-// but for KubeVirt, which is chosen among [Client.Targets]. An error says that the cluster does not answer at all.
+// but for KubeVirt, which is chosen among [Client.KubeVirts]. An error says that the cluster does not answer at all.
 func (c *Client) Preflight(ctx context.Context, namespace, release, variant string) (diagnose.Preflight, error) {
 	p := diagnose.Preflight{Variant: variant}
 	version, err := c.core.Discovery().ServerVersion()
@@ -43,17 +43,13 @@ func (c *Client) Preflight(ctx context.Context, namespace, release, variant stri
 	return p, nil
 }
 
-// Targets reads the objects that wiring may write: KubeVirts and HyperConvergeds.
-func (c *Client) Targets(ctx context.Context) ([]manifest.Document, error) {
-	var out []manifest.Document
-	for _, kind := range []schema.GroupKind{{Group: "kubevirt.io", Kind: "KubeVirt"}, {Group: "hco.kubevirt.io", Kind: "HyperConverged"}} {
-		found, err := c.list(ctx, kind)
-		if err != nil && !meta.IsNoMatchError(err) {
-			return nil, err
-		}
-		out = append(out, found...)
+// KubeVirts reads the KubeVirt CRs; none where the kind is not known.
+func (c *Client) KubeVirts(ctx context.Context) ([]manifest.Document, error) {
+	found, err := c.list(ctx, schema.GroupKind{Group: "kubevirt.io", Kind: "KubeVirt"})
+	if meta.IsNoMatchError(err) {
+		return nil, nil
 	}
-	return out, nil
+	return found, err
 }
 
 // findOperator returns gpu-operator's ClusterPolicy, nil when there is none.

@@ -117,6 +117,16 @@ func Choose(docs []manifest.Document) (Target, error) {
 	}
 }
 
+// KubeVirt picks the KubeVirt CR as Choose does, nil when there is none, and says
+// whether a HyperConverged manages it.
+func KubeVirt(docs []manifest.Document) (kubevirt *manifest.Document, managed bool, err error) {
+	kubevirt, _, err = one(docs, KindKubeVirt, "kubevirt.io/")
+	if kubevirt != nil {
+		_, managed = managedBy(kubevirt)
+	}
+	return kubevirt, managed, err
+}
+
 // one returns the only live object of a kind, or nil when there is none. Among
 // several, those that report a phase win: KubeVirt's operator deploys only one.
 // passed names the others, and why they do not count.
