@@ -200,9 +200,9 @@ func TestHookAccount(t *testing.T) {
 			return err
 		}
 	}
-	create := func(options metav1.CreateOptions) func(context.Context) error {
+	create := func(name string, options metav1.CreateOptions) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := hook.objects.Resource(instances).Namespace(ns).Create(ctx, vmi(s.Cluster, ns, "mine", "gpus", h200), options)
+			_, err := hook.objects.Resource(instances).Namespace(ns).Create(ctx, vmi(s.Cluster, ns, name, "gpus", h200), options)
 			return err
 		}
 	}
@@ -230,8 +230,8 @@ func TestHookAccount(t *testing.T) {
 		"an instance's label":      {wake(`{"metadata":{"labels":{"mine":"1"}}}`), "its own annotations only"},
 		"an instance's finalizer":  {wake(`{"metadata":{"finalizers":["example.com/mine"]}}`), "its own annotations only"},
 		"an instance's spec":       {wake(`{"spec":{"terminationGracePeriodSeconds":9}}`), "restricted"},
-		"an instance in a dry run": {create(metav1.CreateOptions{DryRun: dry}), ""},
-		"an instance":              {create(metav1.CreateOptions{}), "in a dry run only"},
+		"an instance in a dry run": {create("dry", metav1.CreateOptions{DryRun: dry}), ""},
+		"an instance":              {create("mine", metav1.CreateOptions{}), "in a dry run only"},
 		"the ConfigMap of somebody": {func(ctx context.Context) error {
 			_, err := hook.core.CoreV1().ConfigMaps("kube-system").List(ctx, metav1.ListOptions{})
 			return err
