@@ -13,10 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/gpuctl/gpuctl/internal/patch"
-	"github.com/gpuctl/gpuctl/internal/render"
 )
 
 // The exit codes of every command.
@@ -24,6 +22,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // failed, or refused
 	exitUsage  = 2
+	exitFound  = 3   // findings as bad as --fail-on asks for
 	exitWaited = 124 // a strict --wait ran out
 )
 
@@ -48,16 +47,6 @@ type streams struct {
 	out, err io.Writer
 }
 
-// printer returns a printer on stdout; commentary returns one on stderr.
-func (s *streams) printer() *render.Printer    { return render.New(s.out, colour(s.out)) }
-func (s *streams) commentary() *render.Printer { return render.New(s.err, colour(s.err)) }
-
-// colour reports whether w is a terminal on which colour is welcome.
-func colour(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
-}
-
 // usageError is a mistake in the command line itself.
 type usageError struct{ error }
 
@@ -71,10 +60,13 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func (s *streams) exit(err error) int {
 	var usage usageError
 	var timeout timeoutError
+	var found foundError
 	var refusal *patch.Refusal
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &found): // they were printed
+		return exitFound
 	case errors.As(err, &refusal):
 		_ = s.commentary().Findings(refusal.Findings)
 		last := "refused: nothing was changed; see the findings of severity error above"
@@ -104,8 +96,8 @@ func newRoot(s *streams) *cobra.Command {
 It reads what a host has on its PCI bus, predicts what NVIDIA's device plugin
 calls it, and finds what the KubeVirt CR lacks so that VMs can use it.
 
-Exit codes: 0 ok (a pending diff and findings too), 1 failed or refused, 2 usage,
-124 a strict --wait ran out.`,
+Exit codes: 0 ok (a pending diff too), 1 failed or refused, 2 usage, 3 findings as
+bad as --fail-on asks for (status, diagnose), 124 a strict --wait ran out.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -114,7 +106,7 @@ Exit codes: 0 ok (a pending diff and findings too), 1 failed or refused, 2 usage
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newInstall(s), newUpgrade(s), newUninstall(s), newExplain(s), newVersion(s))
+	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newDiagnose(s), newExplain(s), newVersion(s))
 	for _, c := range append(root.Commands(), root) {
 		c.Args = usageArgs(c.Args)
 	}

@@ -16,7 +16,7 @@ type progress struct {
 	shown bool
 }
 
-func newProgress(s *streams) *progress { return &progress{w: s.err, terminal: colour(s.err)} }
+func newProgress(s *streams) *progress { return &progress{w: s.err, terminal: terminal(s.err)} }
 
 // step says what is done now.
 func (p *progress) step(text string) {

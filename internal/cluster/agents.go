@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
 // AgentSelector selects what belongs to node agents.
@@ -25,45 +26,101 @@ const AgentSelector = v1alpha1.LabelPartOf + "=" + v1alpha1.PartOf + "," + v1alp
 // Without a DaemonSet of agents nobody expects any.
 func (c *Client) Agents(ctx context.Context, namespace string, now time.Time) (agents []diagnose.Agent, starting bool, err error) {
 	opts := metav1.ListOptions{LabelSelector: AgentSelector}
+	var f fleet
 	sets, err := c.core.AppsV1().DaemonSets(namespace).List(ctx, opts)
 	if err != nil {
 		return nil, false, fmt.Errorf("list the agents' DaemonSets: %w", err)
 	}
-	byNode := map[string]*diagnose.Agent{}
+	f.sets = sets.Items
 	for i := range sets.Items {
-		set := &sets.Items[i]
-		count, err := c.agentsOf(ctx, set, now, byNode)
+		pods, err := c.core.CoreV1().Pods(sets.Items[i].Namespace).List(ctx, opts)
 		if err != nil {
-			return nil, false, err
+			return nil, false, fmt.Errorf("list the agents' pods: %w", err)
 		}
+		leases, err := c.core.CoordinationV1().Leases(sets.Items[i].Namespace).List(ctx, opts)
+		if err != nil {
+			return nil, false, fmt.Errorf("list the agents' Leases: %w", err)
+		}
+		f.pods, f.leases = append(f.pods, pods.Items...), append(f.leases, leases.Items...)
+	}
+	agents, starting = f.agents(now)
+	return agents, starting, nil
+}
+
+// AgentsOf is Agents for documents that were read at the given time.
+func AgentsOf(docs []manifest.Document, at time.Time) ([]diagnose.Agent, error) {
+	var f fleet
+	for i := range docs {
+		d := &docs[i]
+		labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
+		have, _ := labels.(map[string]any)
+		if have[v1alpha1.LabelPartOf] != v1alpha1.PartOf || have[v1alpha1.LabelComponent] != v1alpha1.ComponentAgent {
+			continue
+		}
+		if err := f.add(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Ref(), err)
+		}
+	}
+	agents, _ := f.agents(at)
+	return agents, nil
+}
+
+// fleet is what tells about the agents of one or more releases.
+type fleet struct {
+	sets   []appsv1.DaemonSet
+	pods   []corev1.Pod
+	leases []coordinationv1.Lease
+}
+
+func (f *fleet) add(d *manifest.Document) error {
+	switch group(d) + "/" + d.Kind() {
+	case "apps/DaemonSet":
+		return readInto(&f.sets, d)
+	case "/Pod":
+		return readInto(&f.pods, d)
+	case "coordination.k8s.io/Lease":
+		return readInto(&f.leases, d)
+	}
+	return nil
+}
+
+func readInto[T any](list *[]T, d *manifest.Document) error {
+	var v T
+	err := typed(d, &v)
+	if err == nil {
+		*list = append(*list, v)
+	}
+	return err
+}
+
+// agents returns the agents by node. starting says that a DaemonSet has not made all
+// of its pods yet.
+func (f *fleet) agents(now time.Time) (agents []diagnose.Agent, starting bool) {
+	byNode := map[string]*diagnose.Agent{}
+	for i := range f.sets {
+		set := &f.sets[i]
+		count := f.agentsOf(set, now, byNode)
 		starting = starting || set.Status.ObservedGeneration < set.Generation || count < int(set.Status.DesiredNumberScheduled)
 	}
 	for _, a := range byNode {
 		agents = append(agents, *a)
 	}
 	slices.SortFunc(agents, func(a, b diagnose.Agent) int { return cmp.Compare(a.Node, b.Node) })
-	return agents, starting, nil
+	return agents, starting
 }
 
 // agentsOf adds the agents of one DaemonSet and returns how many it has.
-func (c *Client) agentsOf(ctx context.Context, set *appsv1.DaemonSet, now time.Time, byNode map[string]*diagnose.Agent) (count int, err error) {
-	opts := metav1.ListOptions{LabelSelector: AgentSelector}
-	pods, err := c.core.CoreV1().Pods(set.Namespace).List(ctx, opts)
-	if err != nil {
-		return 0, fmt.Errorf("list the agents' pods: %w", err)
-	}
-	leases, err := c.core.CoordinationV1().Leases(set.Namespace).List(ctx, opts)
-	if err != nil {
-		return 0, fmt.Errorf("list the agents' Leases: %w", err)
-	}
+func (f *fleet) agentsOf(set *appsv1.DaemonSet, now time.Time, byNode map[string]*diagnose.Agent) (count int) {
 	alive := map[string]*coordinationv1.Lease{}
-	for i := range leases.Items {
-		alive[leases.Items[i].Name] = &leases.Items[i]
+	for i := range f.leases {
+		if f.leases[i].Namespace == set.Namespace {
+			alive[f.leases[i].Name] = &f.leases[i]
+		}
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range f.pods {
+		pod := &f.pods[i]
 		node := nodeOf(pod)
-		if node == "" || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, set) {
+		if node == "" || pod.Namespace != set.Namespace || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, set) {
 			continue
 		}
 		count++
@@ -73,7 +130,7 @@ func (c *Client) agentsOf(ctx context.Context, set *appsv1.DaemonSet, now time.T
 			byNode[node] = &a
 		}
 	}
-	return count, nil
+	return count
 }
 
 // silence returns for how long nothing was heard of an agent, zero when nothing

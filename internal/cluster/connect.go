@@ -1,11 +1,16 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -40,15 +45,70 @@ const requestTimeout = 30 * time.Second
 
 // Connect makes a client; it does not speak to the cluster yet.
 func Connect(o Options) (*Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := o.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig: %w; see --kubeconfig and --context", err)
 	}
 	config.UserAgent = o.UserAgent
 	return ForConfig(config)
+}
+
+// loader reads the kubeconfig as kubectl does.
+func (o Options) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// NamespaceOf returns the namespace of the kubeconfig's context, "" when there is no
+// kubeconfig to read.
+func NamespaceOf(o Options) string {
+	namespace, _, err := o.loader().Namespace()
+	if err != nil {
+		return ""
+	}
+	return namespace
+}
+
+// Contexts returns the names of the kubeconfig's contexts, sorted.
+func Contexts(kubeconfig string) ([]string, error) {
+	config, err := Options{Kubeconfig: kubeconfig}.loader().RawConfig()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(config.Contexts)), nil
+}
+
+// completed are the kinds whose names Names lists.
+func completed() map[string]schema.GroupKind {
+	vm, vmi := schema.GroupKind{Group: "kubevirt.io", Kind: "VirtualMachine"}, schema.GroupKind{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}
+	return map[string]schema.GroupKind{"vm": vm, "vmi": vmi, "node": {Kind: "Node"}, "namespace": {Kind: "Namespace"}}
+}
+
+// Names lists the names of the objects of a kind ("vm", "vmi", "node",
+// "namespace"), those of a namespaced kind in the namespace only.
+func (c *Client) Names(ctx context.Context, kind, namespace string) ([]string, error) {
+	k, ok := completed()[kind]
+	if !ok {
+		return nil, fmt.Errorf("no names of kind %q", kind)
+	}
+	mapping, err := c.mapper.RESTMapping(k)
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = metav1.NamespaceAll
+	}
+	list, err := c.dynamic.Resource(mapping.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].GetName())
+	}
+	return out, nil
 }
 
 // ForConfig makes a client of a ready configuration.

@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -19,7 +22,13 @@ type Facts struct {
 	Workloads []gpu.Workload      // in the order of the documents
 	HasVMs    bool                // a VM or an instance is among the documents, with devices or without
 	Legacy    []diagnose.Legacy
+	VMs       []diagnose.VM // machines and their instances, with devices or without
+	Pods      []diagnose.Pod
+	Messages  []diagnose.Message
+	Events    []Happening
 	Notes     []string // documents that were not read, "nodepool.yaml:1: …"
+
+	machines []machine
 }
 
 // reader reads one document into the facts.
@@ -31,16 +40,18 @@ func readers() map[string]reader {
 	target := func(f *Facts, d *manifest.Document) error { f.Targets = append(f.Targets, *d); return nil }
 	return map[string]reader{
 		"/Node":                          readNode,
-		"/Pod":                           ignore, // read after the nodes, by readPlugins
+		"/Pod":                           readPod,
 		"/ConfigMap":                     readConfigMap,
-		"/Event":                         ignore, // told apart for diagnosis; wiring does not depend on them
-		"events.k8s.io/Event":            ignore,
+		"/Event":                         readEvent,
+		"events.k8s.io/Event":            readEvent,
+		"apps/DaemonSet":                 ignore, // read with their pods
+		"coordination.k8s.io/Lease":      ignore,
 		"gpuctl.dev/GPUNode":             readGPUNode,
 		"kubevirt.io/KubeVirt":           target,
 		"hco.kubevirt.io/HyperConverged": target,
 
-		"kubevirt.io/VirtualMachine":                                 workload("spec", "template", "spec", "domain", "devices"),
-		"kubevirt.io/VirtualMachineInstance":                         workload("spec", "domain", "devices"),
+		"kubevirt.io/VirtualMachine":                                 machines("spec", "template", "spec"),
+		"kubevirt.io/VirtualMachineInstance":                         machines("spec"),
 		"kubevirt.io/VirtualMachineInstanceReplicaSet":               workload("spec", "template", "spec", "domain", "devices"),
 		"kubevirt.io/VirtualMachineInstancePreset":                   workload("spec", "domain", "devices"),
 		"pool.kubevirt.io/VirtualMachinePool":                        workload("spec", "virtualMachineTemplate", "spec", "template", "spec", "domain", "devices"),
@@ -73,6 +84,7 @@ func Read(docs []manifest.Document) (Facts, error) {
 		}
 	}
 	readPlugins(&f, docs)
+	joinMachines(&f)
 	return f, nil
 }
 
@@ -115,4 +127,17 @@ func readConfigMap(f *Facts, d *manifest.Document) error {
 		f.Legacy = append(f.Legacy, l)
 	}
 	return nil
+}
+
+// typed reads a document as an object of a Go type. What the type does not have is
+// passed over.
+func typed(d *manifest.Document, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, into); err == nil {
+		return nil // numbers of files are kept as text, which it does not know
+	}
+	text, err := json.Marshal(d.Object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }

@@ -33,6 +33,9 @@ type Event struct {
 	Note    string // at most MaxNote bytes
 }
 
+// WiredBy is the controller that reports a wiring's Events.
+const WiredBy = "gpuctl.dev/wire"
+
 // MaxNote is how many bytes an Event's note can have.
 const MaxNote = 1024
 
@@ -50,7 +53,7 @@ func (c *Client) Record(ctx context.Context, d *manifest.Document, by string, e 
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: d.Meta("name") + "-gpuctl-", Namespace: namespace},
 		EventTime:  now, Type: kind, Reason: e.Reason, Action: "Wire", Note: e.Note,
-		ReportingController: "gpuctl.dev/wire", ReportingInstance: by,
+		ReportingController: WiredBy, ReportingInstance: by,
 		Regarding: corev1.ObjectReference{
 			APIVersion: d.APIVersion(), Kind: d.Kind(), Namespace: d.Meta("namespace"), Name: d.Meta("name"),
 		},

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -139,12 +138,8 @@ func functionOf(in *v1alpha1.Function) (f gpu.Function, err error) {
 
 // readGPUNode reads the inventory that a node's agent has reported.
 func readGPUNode(f *Facts, d *manifest.Document) error {
-	text, err := json.Marshal(d.Object)
-	if err != nil {
-		return err
-	}
 	var node v1alpha1.GPUNode
-	if err := json.Unmarshal(text, &node); err != nil {
+	if err := typed(d, &node); err != nil {
 		return err
 	}
 	h, err := HostOf(node.Name, &node.Spec)

@@ -32,8 +32,21 @@ func readNode(f *Facts, d *manifest.Document) error {
 	if n.Allocatable, err = resources(d.Object, "allocatable"); err != nil {
 		return err
 	}
+	cordoned, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "unschedulable"})
+	n.Cordoned, n.NotReady = cordoned == true, notReady(d)
 	f.Nodes = append(f.Nodes, n)
 	return nil
+}
+
+// notReady reports a node whose kubelet does not say that it is ready. A manifest
+// without conditions says nothing.
+func notReady(d *manifest.Document) bool {
+	for _, item := range items(d.Object, []string{"status", "conditions"}) {
+		if c, _ := item.(map[string]any); c["type"] == "Ready" {
+			return c["status"] != "True"
+		}
+	}
+	return false
 }
 
 // resources reads the extended resources of a node's status: the names with a

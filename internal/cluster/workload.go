@@ -34,6 +34,19 @@ func workload(devices ...string) reader {
 	}
 }
 
+// machines returns a reader of VirtualMachines or their instances, whose spec stands
+// at a path.
+func machines(spec ...string) reader {
+	asWorkload := workload(append(slices.Clone(spec), "domain", "devices")...)
+	return func(f *Facts, d *manifest.Document) error {
+		if err := asWorkload(f, d); err != nil {
+			return err
+		}
+		readMachine(f, d, spec...)
+		return nil
+	}
+}
+
 // deviceNames returns the deviceName of every entry at a path. Entries without
 // one are backed by a resource claim and are not checked against the table.
 func deviceNames(obj manifest.Object, path manifest.Path) ([]gpu.ResourceName, error) {

@@ -31,13 +31,15 @@ func blocks(f *gpu.Function) bool {
 // Without known groups, the other functions of the card are likely ones.
 func (j *judge) blockers(f *gpu.Function) []Finding {
 	var out []Finding
+	others := ""
 	report := func(code Code, other *gpu.Function, group string) {
 		out = append(out, New(code, objectOf(j.host, f), Values{
 			"address": other.Address.String(), "device": j.describe(other),
-			"driver": string(other.Driver), "group": group, "gpu": f.Address.String(),
+			"driver": string(other.Driver), "group": group, "gpu": f.Address.String(), "others": others,
 		}))
 	}
 	if id, ok := f.Group.ID(); ok {
+		others = unbound(j.groups[id], f)
 		for _, other := range j.groups[id] {
 			if other != f && blocks(other) {
 				report("GPU0204", other, f.Group.String())
@@ -54,6 +56,21 @@ func (j *judge) blockers(f *gpu.Function) []Finding {
 		}
 	}
 	return out
+}
+
+// unbound names the functions of a group that are on no driver: VFIO allows them,
+// and yet they belong on vfio-pci with the others.
+func unbound(group []*gpu.Function, but *gpu.Function) string {
+	var out []*gpu.Function
+	for _, f := range group {
+		if f != but && f.Driver == "" && !f.DriverUnknown && !f.Class.IsBridge() {
+			out = append(out, f)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "; " + addresses(out) + " of the group on no driver"
 }
 
 // shared reports GPUs that sit in one group.

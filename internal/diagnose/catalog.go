@@ -31,6 +31,7 @@ func (s Severity) Level() int { return slices.Index([]Severity{Info, Warning, Er
 type Entry struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"severity"`
+	Link     Link     `json:"link,omitempty"` // of the chain, "" when it is on none
 	Title    string   `json:"title"`
 	Message  string   `json:"message"`
 	Hint     string   `json:"hint"`

@@ -101,13 +101,13 @@ func (j *judge) gpuReasons(f *gpu.Function) []Finding {
 	if f.Group.None() { // firmware comes first: binding the card would not help
 		out = append(out, j.about("GPU0206", f, nil))
 	}
+	if shared, ok := j.shared(f); ok { // binding it would not change that
+		out = append(out, shared)
+	}
 	if x, bad := j.driver(f); bad {
 		return append(out, x)
 	}
 	out = append(out, j.blockers(f)...)
-	if shared, ok := j.shared(f); ok {
-		out = append(out, shared)
-	}
 	if f.VFIONode == gpu.Absent {
 		out = append(out, j.about("GPU0214", f, Values{"driver": string(f.Driver), "effect": j.missingNodeEffect()}))
 	}

@@ -128,16 +128,16 @@ func counts(n *gpu.Node, h *gpu.Host, matches []gpu.Match) []Finding {
 func countAll(n *gpu.Node, h *gpu.Host, ids map[gpu.ResourceName][]gpu.DeviceID) []Finding {
 	var out []Finding
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
-		if f, bad := count(n, h, name, ids[name]); bad {
+		if f, bad := compare(n, h, name, ids[name]); bad {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// count compares what the node offers under one name with the functions of its
+// compare compares what the node offers under one name with the functions of its
 // ids that are on a vfio driver: virtual ones count like cards.
-func count(n *gpu.Node, h *gpu.Host, name gpu.ResourceName, ids []gpu.DeviceID) (Finding, bool) {
+func compare(n *gpu.Node, h *gpu.Host, name gpu.ResourceName, ids []gpu.DeviceID) (Finding, bool) {
 	have, present := n.Allocatable[name], 0
 	for i := range h.Functions {
 		if f := &h.Functions[i]; f.IsNVIDIA() && f.Driver.IsVFIO() && slices.Contains(ids, f.ID.Device) {

@@ -33,6 +33,23 @@ type workloadCheck struct {
 // name judges one device name of a workload. The order matters: the first
 // thing that is wrong explains the rest.
 func (c *workloadCheck) name(w gpu.Workload, name gpu.ResourceName) (Finding, bool) {
+	if f, bad := c.impossible(w, name); bad {
+		return f, true
+	}
+	object, values := w.Ref(), Values{"user": w.Ref(), "name": string(name)}
+	switch {
+	case c.served[name] == 0:
+		values["near"], values["hint"] = c.alternatives(name)
+		return New("GPU0501", object, values), true
+	case c.table.Set && !c.table.Permits(name):
+		values["nodes"], values["permit"] = c.server(name), c.permit(name)
+		return New("GPU0504", object, values), true
+	}
+	return Finding{}, false
+}
+
+// impossible judges a name that can never lead to a GPU, whatever nodes serve.
+func (c *workloadCheck) impossible(w gpu.Workload, name gpu.ResourceName) (Finding, bool) {
 	object, values := w.Ref(), Values{"user": w.Ref(), "name": string(name)}
 	switch {
 	case !strings.Contains(string(name), "/"):
@@ -47,12 +64,6 @@ func (c *workloadCheck) name(w gpu.Workload, name gpu.ResourceName) (Finding, bo
 			values["example"] = ": " + strings.Join(served, ", ")
 		}
 		return New("GPU0503", object, values), true
-	case c.served[name] == 0:
-		values["near"], values["hint"] = c.alternatives(name)
-		return New("GPU0501", object, values), true
-	case c.table.Set && !c.table.Permits(name):
-		values["nodes"], values["permit"] = c.server(name), c.permit(name)
-		return New("GPU0504", object, values), true
 	}
 	return Finding{}, false
 }
@@ -62,7 +73,10 @@ func (c *workloadCheck) alternatives(name gpu.ResourceName) (near, hint string) 
 	if other, ok := nearMiss(name, c.served); ok {
 		return "; nodes serve " + string(other) + ", and names are compared letter by letter", "write " + string(other)
 	}
-	served := c.passthroughNames()
+	var served []string
+	for _, name := range c.passthroughNames() {
+		served = append(served, units(c.served[gpu.ResourceName(name)], gpu.ResourceName(name)))
+	}
 	if len(served) == 0 {
 		return "", "no node serves an NVIDIA GPU for VMs yet; see the findings about the nodes"
 	}

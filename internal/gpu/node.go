@@ -9,4 +9,6 @@ type Node struct {
 	// Plugin is the release of the KubeVirt device plugin seen running on the
 	// node; the zero Release when none was seen.
 	Plugin Release
+	// NotReady and Cordoned say that nothing new is placed on the node.
+	NotReady, Cordoned bool
 }

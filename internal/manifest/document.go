@@ -43,6 +43,7 @@ type Skipped struct {
 	File   string
 	Line   int
 	Reason string
+	Object Object // its content when that is a mapping
 }
 
 // String returns "file.yaml:3: reason".

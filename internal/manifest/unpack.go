@@ -61,5 +61,5 @@ func (d *Document) complete(item Object, key, value string) {
 }
 
 func (p *parser) skip(d Document, reason string) {
-	p.skipped = append(p.skipped, Skipped{File: d.File, Line: d.Line, Reason: reason})
+	p.skipped = append(p.skipped, Skipped{File: d.File, Line: d.Line, Reason: reason, Object: d.Object})
 }

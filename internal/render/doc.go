@@ -15,24 +15,36 @@ import (
 // Printer writes views to one stream.
 type Printer struct {
 	w      io.Writer
-	colour bool
+	width  int // 0: text is not broken
+	glyphs glyphs
 	styles styles
+}
+
+// Look is what a stream can show.
+type Look struct {
+	Colour  bool
+	Symbols bool // beyond ASCII
+	Width   int  // columns, 0 for a stream without any
 }
 
 type styles struct {
 	good, warn, bad, dim, bold, plain lipgloss.Style
 }
 
-// New returns a printer on w. Symbols and colour are used only with colour.
-func New(w io.Writer, colour bool) *Printer {
+// New returns a printer on w.
+func New(w io.Writer, look Look) *Printer {
 	r := lipgloss.NewRenderer(w)
 	r.SetColorProfile(termenv.Ascii)
-	if colour {
+	if look.Colour {
 		r.SetColorProfile(termenv.ANSI)
 	}
 	base := r.NewStyle().TabWidth(lipgloss.NoTabConversion)
 	fg := func(c string) lipgloss.Style { return base.Foreground(lipgloss.Color(c)) }
-	return &Printer{w: w, colour: colour, styles: styles{
+	g := plainGlyphs()
+	if look.Symbols {
+		g = terminalGlyphs()
+	}
+	return &Printer{w: w, width: look.Width, glyphs: g, styles: styles{
 		good: fg("2"), warn: fg("3"), bad: fg("1"), dim: base.Faint(true), bold: base.Bold(true), plain: base,
 	}}
 }

@@ -10,8 +10,10 @@ import (
 // Cell is one cell of a table, with the severity that colours it: "" for none,
 // "good" for the green of a thing that works.
 type Cell struct {
-	Text string
-	Tone Tone
+	Text  string
+	Tone  Tone
+	Right bool // a number: it stands at the right of its column
+	Raw   bool // Text has its colours already
 }
 
 // Tone colours a cell.
@@ -36,20 +38,20 @@ func Text(texts ...string) []Cell {
 }
 
 // Table prints rows below a header in aligned columns, two blanks apart. The last
-// column is not padded.
+// column is not padded. On a terminal too narrow for it, the last column stands on a
+// line of its own below.
 func (p *Printer) Table(header []string, rows [][]Cell) error {
 	widths := make([]int, len(header))
+	head := make([]Cell, len(header))
 	for i, h := range header {
 		widths[i] = lipgloss.Width(h)
+		head[i] = Cell{Text: h, Tone: Dim}
 	}
 	for _, row := range rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], lipgloss.Width(c.Text))
+			head[i].Right = head[i].Right || c.Right
 		}
-	}
-	head := make([]Cell, len(header))
-	for i, h := range header {
-		head[i] = Cell{Text: h, Tone: Dim}
 	}
 	for _, row := range append([][]Cell{head}, rows...) {
 		if err := p.row(row, widths); err != nil {
@@ -59,13 +61,36 @@ func (p *Printer) Table(header []string, rows [][]Cell) error {
 	return nil
 }
 
+// below is how far the last column is indented on a line of its own.
+const below = 4
+
 func (p *Printer) row(row []Cell, widths []int) error {
 	var line strings.Builder
+	column := 0
 	for i, c := range row {
-		line.WriteString(p.tone(c.Tone).Render(c.Text))
-		if i < len(row)-1 {
-			line.WriteString(strings.Repeat(" ", widths[i]-lipgloss.Width(c.Text)+2))
+		last := i == len(row)-1
+		if room := p.width - column; last && p.width > 0 && lipgloss.Width(c.Text) > room && column > below {
+			if _, err := fmt.Fprintln(p.w, strings.TrimRight(line.String(), " ")); err != nil {
+				return err
+			}
+			return p.wrapped(strings.Repeat(" ", below), p.tone(c.Tone).Render(c.Text), below)
 		}
+		text := c.Text
+		if !c.Raw {
+			text = p.tone(c.Tone).Render(text)
+		}
+		pad := strings.Repeat(" ", widths[i]-lipgloss.Width(c.Text))
+		switch {
+		case c.Right:
+			text = pad + text
+		case !last:
+			text += pad
+		}
+		line.WriteString(text)
+		if !last {
+			line.WriteString("  ")
+		}
+		column += widths[i] + 2
 	}
 	_, err := fmt.Fprintln(p.w, strings.TrimRight(line.String(), " "))
 	return err

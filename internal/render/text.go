@@ -15,13 +15,26 @@ import (
 func (p *Printer) Findings(findings []diagnose.Finding) error {
 	for _, f := range findings {
 		head := p.severity(f.Severity).Render(fmt.Sprintf("%-7s %s", f.Severity, f.Code))
-		if _, err := fmt.Fprintf(p.w, "%s  %s%s\n", head, subject(f), f.Message); err != nil {
+		if err := p.wrapped(head+"  ", subject(f)+f.Message, findingIndent); err != nil {
 			return err
 		}
 		if f.Hint == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(p.w, "%s\n", p.styles.dim.Render("                 "+f.Hint)); err != nil {
+		if err := p.wrapped(strings.Repeat(" ", findingIndent), p.styles.dim.Render(f.Hint), findingIndent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findingIndent is where the message of a finding starts.
+const findingIndent = 17
+
+// ShortFindings prints a line for each finding, without its hint.
+func (p *Printer) ShortFindings(findings []diagnose.Finding) error {
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(p.w, "%s %s %s: %s\n", f.Severity, f.Code, f.Object, f.Message); err != nil {
 			return err
 		}
 	}

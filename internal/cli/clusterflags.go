@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuctl/gpuctl/internal/cluster"
+)
+
+// clusterFlags say which cluster and which namespace a command looks at, as
+// kubectl's do.
+type clusterFlags struct {
+	kubeconfig, kubeContext, namespace string
+}
+
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
+	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the VM (default: that of the kubeconfig's context)")
+	completeWith(cmd, "namespace", func(ctx context.Context) ([]string, error) { return f.names(ctx, "namespace") })
+	completeWith(cmd, "context", func(context.Context) ([]string, error) { return cluster.Contexts(f.kubeconfig) })
+}
+
+// completeWith completes a flag's value with names that are asked for then.
+func completeWith(cmd *cobra.Command, flag string, names func(context.Context) ([]string, error)) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		found, err := names(cmd.Context())
+		if err != nil {
+			cobra.CompDebugln(err.Error(), false)
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+func (f *clusterFlags) given() bool { return f.kubeconfig != "" || f.kubeContext != "" }
+
+func (f *clusterFlags) options() cluster.Options {
+	return cluster.Options{Kubeconfig: f.kubeconfig, Context: f.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version}
+}
+
+// connect makes a client of the cluster that the flags name.
+func (f *clusterFlags) connect() (*cluster.Client, error) {
+	cluster.Quiet()
+	return cluster.Connect(f.options())
+}
+
+// namespaceOr returns the namespace that the flags or the kubeconfig name.
+func (f *clusterFlags) namespaceOr(other string) string {
+	return cmp.Or(f.namespace, cluster.NamespaceOf(f.options()), other)
+}
+
+// names lists the objects of a kind for completion: quickly, or not at all.
+func (f *clusterFlags) names(ctx context.Context, kind string) ([]string, error) {
+	client, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	defer cancel()
+	return client.Names(ctx, kind, f.namespaceOr("default"))
+}

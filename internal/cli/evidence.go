@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+	"github.com/gpuctl/gpuctl/internal/patch"
+)
+
+// evidenceFlags say where the evidence of a diagnosis comes from.
+type evidenceFlags struct {
+	inventoryFlags
+	clusterFlags
+	files, logs []string
+}
+
+func (f *evidenceFlags) add(cmd *cobra.Command) {
+	f.inventoryFlags.add(cmd)
+	f.clusterFlags.add(cmd)
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "read objects from `PATH`, a file, a folder, a bundle or -, and no cluster (repeatable)")
+	cmd.Flags().StringArrayVar(&f.logs, "log", nil, "read `FILE`, the log of a device plugin or of a virt-launcher (repeatable)")
+}
+
+// check refuses flags that say nothing together.
+func (f *evidenceFlags) check() error {
+	stdin := 0
+	for _, file := range slices.Concat(f.files, f.logs, f.lspci, f.iommu, f.vf) {
+		if isStdin(file) {
+			stdin++
+		}
+	}
+	switch {
+	case stdin > 1:
+		return usagef("stdin (-) can be read once only; give files")
+	case len(f.files) > 0 && f.clusterFlags.given():
+		return usagef("-f reads files alone: --kubeconfig and --context belong to a live cluster")
+	}
+	return nil
+}
+
+// offline reports whether the evidence is what was given, and no cluster is read.
+func (f *evidenceFlags) offline() bool {
+	return len(f.files)+len(f.logs) > 0 || f.inventoryFlags.given() && !f.clusterFlags.given()
+}
+
+// source is what a diagnosis is made from: documents, and what was pasted beside them.
+type material struct {
+	docs        []manifest.Document
+	notes       []string
+	conditions  []manifest.Skipped
+	inventories map[string]inventory
+	logs        []diagnose.Log
+	problems    []diagnose.Finding // what could not be read
+	at          time.Time          // when the cluster was read; zero for files
+	agents      bool               // the documents say which agents report
+	pods        bool               // the documents hold every pod that uses a GPU
+}
+
+// fromCluster reads a cluster. What may not be read in all of it is read in the
+// namespace.
+func (f *evidenceFlags) fromCluster(ctx context.Context, client *cluster.Client, namespace string) (m material, err error) {
+	survey, err := client.Survey(ctx, namespace)
+	if err != nil {
+		return m, err
+	}
+	return material{docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, pods: survey.Pods}, nil
+}
+
+// fromFiles reads what the flags name.
+func (f *evidenceFlags) fromFiles(s *streams) (m material, err error) {
+	docs, skipped, err := manifest.Load(s.in, f.files...)
+	if err != nil {
+		return m, err
+	}
+	m.docs, m.conditions = docs, skipped
+	if m.inventories, err = f.read(s.in); err != nil {
+		return m, err
+	}
+	for _, name := range f.logs {
+		data, err := readFile(s.in, name)
+		if err != nil {
+			return m, err
+		}
+		m.logs = append(m.logs, diagnose.Log{Name: name, Lines: strings.Split(cluster.Scrub(string(data)), "\n")})
+	}
+	return m, nil
+}
+
+// evidence turns the material into what a diagnosis goes by. notes name documents
+// that were not read.
+func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []string, err error) {
+	facts, err := cluster.Read(m.docs)
+	if err != nil {
+		return e, nil, err
+	}
+	for _, s := range facts.Conditions(m.conditions) {
+		notes = append(notes, s.String())
+	}
+	notes = append(append(notes, m.notes...), facts.Notes...)
+	var more []diagnose.Finding
+	choose := func(docs []manifest.Document) (patch.Target, error) {
+		t, found, err := patch.ChooseToRead(docs)
+		more = found
+		if errors.Is(err, patch.ErrNoTarget) {
+			return patch.Target{}, nil
+		}
+		return t, err
+	}
+	wire := wireFlags{inventoryFlags: f.inventoryFlags}
+	in, read, err := wire.inputOf(facts, m.inventories, choose)
+	if err != nil {
+		return e, notes, err
+	}
+	e = diagnose.Evidence{
+		Nodes: in.Nodes, Hosts: in.Hosts, Release: in.Release, VMs: facts.VMs, Pods: facts.Pods,
+		Messages: facts.Messages, Logs: m.logs, Legacy: facts.Legacy,
+	}
+	var found []diagnose.Finding
+	if e.Wiring, found, err = patch.Examine(in); err != nil {
+		return e, notes, fmt.Errorf("examine %s: %w", in.Target.Ref(), err)
+	}
+	if m.agents {
+		if e.Agents, err = cluster.AgentsOf(m.docs, m.at); err != nil {
+			return e, notes, err
+		}
+	}
+	e.Hook = lastHook(facts.Events)
+	e.PodsKnown = m.pods || len(facts.Pods) > 0
+	e.Findings = slices.Concat(m.problems, read, more, found)
+	return e, notes, nil
+}
+
+var byRelease = regexp.MustCompile(`^release (\S+) revision (\S+): `)
+
+// lastHook returns the last wiring on record, by a release's hook or by hand.
+func lastHook(events []cluster.Happening) *diagnose.HookView {
+	var last *cluster.Happening
+	for i := range events {
+		if h := &events[i]; h.By == cluster.WiredBy && (last == nil || h.At.After(last.At)) {
+			last = h
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	v := diagnose.HookView{Result: last.Reason, At: last.At}
+	text := last.Text
+	if found := byRelease.FindStringSubmatch(text); found != nil {
+		v.Release, v.Revision = found[1], found[2]
+		text = text[len(found[0]):]
+	}
+	v.Summary, _, _ = strings.Cut(text, "\n")
+	return &v
+}

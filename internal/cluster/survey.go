@@ -1,0 +1,239 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// Survey is a cluster at one moment, as far as a diagnosis depends on it.
+type Survey struct {
+	At       time.Time
+	Docs     []manifest.Document
+	Problems []diagnose.Finding // what could not be read
+	Pods     bool               // all pods of the cluster are among the documents
+	Agents   bool               // so is all that tells which agents report
+}
+
+// surveyed is one kind that a survey lists, in pages.
+type surveyed struct {
+	schema.GroupKind
+	options metav1.ListOptions
+	// keep says which objects matter; nil keeps all.
+	keep func(*manifest.Document) bool
+	// loses says what cannot be told without the kind.
+	loses string
+	// wide kinds mean nothing for one namespace alone.
+	wide bool
+}
+
+func surveys() []surveyed {
+	kind := func(group, kind, loses string) surveyed {
+		return surveyed{GroupKind: schema.GroupKind{Group: group, Kind: kind}, loses: loses}
+	}
+	agents := metav1.ListOptions{LabelSelector: AgentSelector}
+	all := []surveyed{
+		kind("kubevirt.io", "KubeVirt", "what is permitted"),
+		kind("hco.kubevirt.io", "HyperConverged", "what HyperConverged permits"),
+		kind("", "Node", "what nodes serve"),
+		kind(v1alpha1.GroupName, "GPUNode", "what is on the nodes' PCI buses"),
+		kind("kubevirt.io", "VirtualMachine", "which VMs want GPUs"),
+		kind("kubevirt.io", "VirtualMachineInstance", "which VMs wait"),
+		kind("kubevirt.io", "VirtualMachineInstanceReplicaSet", "which replica sets want GPUs"),
+		kind("kubevirt.io", "VirtualMachineInstancePreset", "which presets add GPUs"),
+		kind("pool.kubevirt.io", "VirtualMachinePool", "which pools want GPUs"),
+		kind("instancetype.kubevirt.io", "VirtualMachineInstancetype", "which instancetypes add GPUs"),
+		kind("instancetype.kubevirt.io", "VirtualMachineClusterInstancetype", "which instancetypes add GPUs"),
+		kind("apps", "DaemonSet", "which device plugin runs, and which agents should"),
+	}
+	pods := kind("", "Pod", "which GPUs are in use, and what runs on the nodes")
+	pods.options.FieldSelector, pods.keep = "status.phase!=Succeeded", relevantPod
+	events := kind("", "Event", "what the scheduler, kubelet and KubeVirt say")
+	events.options.FieldSelector, events.keep = "type=Warning", relevantEvent
+	hook := kind("", "Event", "when the hook ran")
+	hook.options.FieldSelector = "involvedObject.kind=KubeVirt"
+	leases := kind("coordination.k8s.io", "Lease", "which agents report")
+	leases.options, leases.wide = agents, true
+	return append(all, pods, events, hook, leases)
+}
+
+// relevantPod keeps what readPod would, and the agents.
+func relevantPod(d *manifest.Document) bool {
+	labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
+	have, _ := labels.(map[string]any)
+	if have["kubevirt.io"] == "virt-launcher" || have[v1alpha1.LabelPartOf] == v1alpha1.PartOf {
+		return true
+	}
+	for _, list := range []string{"containers", "initContainers"} {
+		for _, item := range items(d.Object, []string{"spec", list}) {
+			c, _ := item.(map[string]any)
+			image, _ := c["image"].(string)
+			if c["name"] == "nvidia-vfio-manager" || strings.Contains(image, pluginImage) {
+				return true
+			}
+			limits, _ := manifest.Lookup(c, manifest.Path{"resources", "limits"})
+			asked, _ := limits.(map[string]any)
+			for name := range asked {
+				if strings.Contains(name, "/") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func relevantEvent(d *manifest.Document) bool {
+	about, _ := d.Object["involvedObject"].(map[string]any)
+	name, _ := about["name"].(string)
+	switch about["kind"] {
+	case "VirtualMachine", "VirtualMachineInstance":
+		return true
+	case "Pod":
+		return strings.HasPrefix(name, "virt-launcher-")
+	}
+	return false
+}
+
+// Survey reads the cluster. What may not be read, cluster-wide or in the namespace,
+// is a problem that names the missing right; other failures are errors.
+func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
+	c.mapper.Reset()
+	s := Survey{At: time.Now()}
+	kinds := surveys()
+	if _, err := c.mapper.RESTMapping(kinds[2].GroupKind); err != nil { // one clear error instead of many
+		return s, c.Explain(fmt.Errorf("ask what the cluster serves: %w", err))
+	}
+	found := make([]outcome, len(kinds))
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for i := range kinds {
+		all.Go(func() {
+			slots <- struct{}{}
+			found[i] = c.survey(ctx, &kinds[i], namespace)
+			<-slots
+		})
+	}
+	all.Wait()
+	for i := range found {
+		if err := s.take(&kinds[i], &found[i]); err != nil {
+			return s, c.Explain(err)
+		}
+	}
+	s.Docs = append(s.Docs, c.legacy(ctx, s.Docs)...)
+	s.Docs = slices.DeleteFunc(s.Docs, foreignPlugin(s.Docs))
+	return s, nil
+}
+
+// outcome is what became of listing one kind.
+type outcome struct {
+	docs    []manifest.Document
+	partial error // it could only be read in the namespace
+	err     error
+}
+
+func (c *Client) survey(ctx context.Context, k *surveyed, namespace string) (o outcome) {
+	o.docs, o.err = c.listKept(ctx, metav1.NamespaceAll, k)
+	if apierrors.IsForbidden(o.err) && namespace != "" && !k.wide && c.namespaced(k.GroupKind) {
+		docs, err := c.listKept(ctx, namespace, k)
+		if err == nil {
+			return outcome{docs: docs, partial: o.err}
+		}
+	}
+	return o
+}
+
+func (c *Client) namespaced(kind schema.GroupKind) bool {
+	mapping, err := c.mapper.RESTMapping(kind)
+	return err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace
+}
+
+func (c *Client) listKept(ctx context.Context, namespace string, k *surveyed) ([]manifest.Document, error) {
+	docs, err := c.listIn(ctx, namespace, k.GroupKind, k.options)
+	if k.keep != nil {
+		docs = slices.DeleteFunc(docs, func(d manifest.Document) bool { return !k.keep(&d) })
+	}
+	return docs, err
+}
+
+// take adds what one kind gave.
+func (s *Survey) take(k *surveyed, o *outcome) error {
+	s.Docs = append(s.Docs, o.docs...)
+	lost := o.err
+	if o.partial != nil {
+		lost = o.partial
+	}
+	switch {
+	case lost == nil:
+		s.Pods = s.Pods || k.Kind == "Pod"
+		s.Agents = s.Agents || k.Kind == "Lease"
+	case meta.IsNoMatchError(lost) && k.Kind == "KubeVirt":
+		s.Problems = append(s.Problems, diagnose.New("GPU0121", "cluster", nil))
+	case meta.IsNoMatchError(lost):
+	case apierrors.IsForbidden(lost):
+		s.Problems = append(s.Problems, k.missing(lost, o.partial != nil))
+	default:
+		return fmt.Errorf("list %s: %w", k.Kind, lost)
+	}
+	return nil
+}
+
+// missing names the right that is missing, and what cannot be told without it.
+func (k *surveyed) missing(err error, partly bool) diagnose.Finding {
+	resource := strings.ToLower(k.Kind) + "s"
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind != "" {
+		resource = status.Status().Details.Kind
+	}
+	if k.Group != "" {
+		resource += "." + k.Group
+	}
+	where := "in the cluster"
+	if partly {
+		where = "outside of the namespace"
+	}
+	return diagnose.New("GPU0130", "cluster", diagnose.Values{
+		"what": k.Kind + "s", "problem": fmt.Sprintf("you may not list %s %s, so it is not known %s", resource, where, k.loses),
+		"hint": "kubectl auth can-i list " + resource + " -A tells; docs/diagnose.md has a ClusterRole with the rights",
+	})
+}
+
+// foreignPlugin tells pods that look like the device plugin and that no DaemonSet
+// made: anybody can make such a pod. It tells nothing where no DaemonSets were read.
+func foreignPlugin(docs []manifest.Document) func(manifest.Document) bool {
+	sets := map[string]bool{}
+	for i := range docs {
+		if docs[i].Kind() == "DaemonSet" {
+			sets[docs[i].Meta("uid")] = true
+		}
+	}
+	return func(d manifest.Document) bool {
+		if d.Kind() != "Pod" || len(sets) == 0 {
+			return false
+		}
+		if _, is := pluginRelease(d.Object); !is {
+			return false
+		}
+		for _, item := range items(d.Object, []string{"metadata", "ownerReferences"}) {
+			ref, _ := item.(map[string]any)
+			uid, _ := ref["uid"].(string)
+			if ref["kind"] == "DaemonSet" && ref["controller"] == true && sets[uid] {
+				return false
+			}
+		}
+		return true
+	}
+}

@@ -1,0 +1,245 @@
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// Evidence is everything that a diagnosis goes by. What is not known is left out,
+// and nothing is concluded from its absence.
+type Evidence struct {
+	Wiring  *Wiring // nil when no KubeVirt CR was given
+	Nodes   []gpu.Node
+	Hosts   []gpu.Host
+	Release gpu.Release // of nodes on which no plugin was seen
+	Agents  []Agent
+	VMs     []VM
+	Pods    []Pod
+	// PodsKnown says that Pods holds all that use GPUs: then a unit that none of them
+	// requests is free.
+	PodsKnown bool
+	Messages  []Message
+	Logs      []Log
+	Legacy    []Legacy
+	Hook      *HookView // the last wiring on record
+	// Findings were made while the evidence was read: about the inventories, the
+	// table, and what could not be read.
+	Findings []Finding
+}
+
+// Wiring is what a KubeVirt CR, or the HyperConverged that manages it, permits.
+type Wiring struct {
+	Object    string // "KubeVirt kubevirt/kubevirt"
+	Version   string // of KubeVirt, "" when the CR does not say
+	Table     gpu.Table
+	NeedsGate bool // HyperConverged turns HostDevices on by itself
+	Gate      bool
+	// DRA says whether devices may come from resource claims.
+	DRA   gpu.Presence
+	Lacks []Lack
+	// Permit returns the flags with which wire permits a name.
+	Permit func(gpu.ResourceName) string
+}
+
+// Lack is an entry that the table should have.
+type Lack struct {
+	Selector string
+	Name     gpu.ResourceName
+	Served   bool // a node serves it; else it is predicted, or named by somebody
+	Why      string
+}
+
+// Lacks reports whether wire would add an entry of the name.
+func (w *Wiring) lacks(name gpu.ResourceName) bool {
+	return slices.ContainsFunc(w.Lacks, func(l Lack) bool { return l.Name == name })
+}
+
+// Ref names one object of the cluster.
+type Ref struct{ Kind, Namespace, Name string }
+
+// String returns "VirtualMachine tenant-a/trainer".
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// VM is one virtual machine with its instance, or an instance that no machine
+// stands behind.
+type VM struct {
+	Ref
+	Owner   string // "NodePool guest-a": who writes the object, "" when nobody else does
+	Devices []gpu.Device
+	Claims  []string           // names of entries that take their device from a resource claim
+	BadName []string           // what is wrong with names of entries, "gpus[0].name \"a.b\" has a dot"
+	Keys    []gpu.ResourceName // extended resources that domain.resources names
+	Halted  bool               // it is not meant to run
+	Status  string             // printableStatus of the machine, else the phase of the instance
+	Phase   string             // of the instance, "" when there is none
+	Created time.Time          // the instance, or the machine without one
+	Node    string             // of the instance
+}
+
+// Running reports an instance that has its devices.
+func (v *VM) Running() bool { return v.Phase == "Running" }
+
+// Counts returns how many units the machine wants of each name.
+func (v *VM) Counts() map[gpu.ResourceName]int64 {
+	out := map[gpu.ResourceName]int64{}
+	for _, d := range v.Devices {
+		out[d.Name]++
+	}
+	return out
+}
+
+// names returns the device names, each once, in order.
+func (v *VM) names() []gpu.ResourceName {
+	w := gpu.Workload{Devices: v.Devices}
+	return w.Names()
+}
+
+// usesHostDevices reports whether the machine needs the gate.
+func (v *VM) usesHostDevices() bool {
+	return slices.ContainsFunc(v.Devices, func(d gpu.Device) bool { return d.Field == "hostDevices" })
+}
+
+// Pod is a pod that uses GPUs or that makes them usable.
+type Pod struct {
+	Namespace, Name, Node string
+	VM                    string                     // name of the instance that it launches, "" for others
+	Requests              map[gpu.ResourceName]int64 // of extended resources, as Kubernetes counts them
+	Done                  bool                       // Succeeded or Failed: it holds nothing
+	Operand               Operand
+	Problem               string // why it does not run: "init container k8s-driver-manager: CrashLoopBackOff"
+	Refused               string // what kubelet said when it did not admit the pod
+}
+
+// Operand is a part of gpu-operator that runs on GPU nodes.
+type Operand string
+
+// The operands that a passthrough node depends on.
+const (
+	VFIOManager  Operand = "vfio-manager"
+	DevicePlugin Operand = "device plugin"
+)
+
+// user names who holds the pod's devices: its machine, or itself.
+func (p *Pod) user() string {
+	if p.VM != "" {
+		return p.Namespace + "/" + p.VM
+	}
+	return "pod " + p.Namespace + "/" + p.Name
+}
+
+// Message is what an event, a condition or a container says about an object.
+type Message struct {
+	About  Ref    // the zero Ref when that is not known
+	Source string // "event FailedScheduling", "condition Synchronized"
+	Reason string
+	Text   string // without secrets, addresses of networks and the like
+	At     time.Time
+}
+
+// Log is pasted log text: of a device plugin or of a launcher.
+type Log struct {
+	Name  string // the file
+	Lines []string
+}
+
+// index is the evidence, looked up.
+type index struct {
+	*Evidence
+	served map[gpu.ResourceName]int64
+	hosts  map[string]*gpu.Host
+	used   map[string]map[gpu.ResourceName]int64 // by node
+}
+
+func newIndex(e *Evidence) *index {
+	x := &index{Evidence: e, served: Served(e.Nodes), hosts: map[string]*gpu.Host{}, used: map[string]map[gpu.ResourceName]int64{}}
+	for i := range e.Hosts {
+		x.hosts[e.Hosts[i].Node] = &e.Hosts[i]
+	}
+	for i := range e.Pods {
+		p := &e.Pods[i]
+		if p.Done || p.Node == "" {
+			continue
+		}
+		if x.used[p.Node] == nil {
+			x.used[p.Node] = map[gpu.ResourceName]int64{}
+		}
+		for name, n := range p.Requests {
+			x.used[p.Node][name] += n
+		}
+	}
+	return x
+}
+
+// servers returns the nodes that serve a name, the fullest first.
+func (x *index) servers(name gpu.ResourceName) []*gpu.Node {
+	var out []*gpu.Node
+	for i := range x.Nodes {
+		if x.Nodes[i].Allocatable[name] > 0 {
+			out = append(out, &x.Nodes[i])
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *gpu.Node) int { return cmp.Compare(b.Allocatable[name], a.Allocatable[name]) })
+	return out
+}
+
+// free returns how many units of a name nobody on the node has requested; none where
+// nothing new is placed.
+func (x *index) free(n *gpu.Node, name gpu.ResourceName) int64 {
+	if n.NotReady || n.Cordoned {
+		return 0
+	}
+	return max(n.Allocatable[name]-x.used[n.Name][name], 0)
+}
+
+// holders returns who requests units of a name on any node, sorted.
+func (x *index) holders(name gpu.ResourceName) []string {
+	var out []string
+	for i := range x.Pods {
+		p := &x.Pods[i]
+		if !p.Done && p.Node != "" && p.Requests[name] > 0 && !slices.Contains(out, p.user()) {
+			out = append(out, p.user())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// concerns reports whether a device name has to do with NVIDIA's GPUs. Names of
+// other vendors' devices are nobody's business here.
+func (x *index) concerns(name gpu.ResourceName) bool {
+	if name.IsNVIDIA() || !strings.Contains(string(name), "/") {
+		return true
+	}
+	if x.Wiring != nil {
+		for _, e := range x.Wiring.Table.Entries {
+			id, ok := e.ID()
+			if e.Name == name && (ok && id.IsNVIDIA() || e.List == gpu.ListMdev) {
+				return true
+			}
+		}
+	}
+	short := strings.ToLower(name.Short())
+	for served := range x.served { // a domain that was mistyped
+		if served.IsNVIDIA() && strings.ToLower(served.Short()) == short {
+			return true
+		}
+	}
+	return false
+}
+
+// somebody joins up to three names and counts the rest.
+func somebody(names []string) string {
+	if len(names) > 4 {
+		return strings.Join(names[:3], ", ") + " and " + count(len(names)-3, "more", "more")
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,326 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// machine walks the chain of one VM. more are findings that go with the root cause
+// and do not replace it.
+func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
+	w := walker{chain: Chain{Subject: v.String(), VM: v}}
+	if v.Running() {
+		x.passes(&w, v)
+		return w.chain, nil
+	}
+	early := x.early(v, said) // what makes the rest meaningless
+	supply, beside := (*Finding)(nil), []Finding(nil)
+	if early == nil {
+		supply, beside = x.supply(v)
+	}
+	more = append(more, beside...)
+	for _, link := range Links() {
+		var f *Finding
+		switch {
+		case early != nil:
+			if early.link() == link {
+				f = early
+			} else if !w.broken {
+				w.on(link, Unknown, "")
+				continue
+			}
+		case supply != nil && supply.link() == link:
+			f = supply
+		case link.order() > LinkAllocatable.order():
+			f = x.later(link, v, said)
+		}
+		if f == nil && !w.broken && !x.knows(link) {
+			w.on(link, Unknown, "")
+			continue
+		}
+		w.check(link, f, x.passedText(link, v))
+	}
+	return w.chain, append(more, x.consequences(v, said, w.chain.Root())...)
+}
+
+// passes is the chain of a machine that runs.
+func (x *index) passes(w *walker, v *VM) {
+	for _, link := range Links() {
+		w.on(link, Passed, x.passedText(link, v))
+	}
+}
+
+// knows reports whether the evidence says anything about a link of a VM.
+func (x *index) knows(link Link) bool {
+	switch link {
+	case LinkFunction, LinkDriver, LinkGroup:
+		return len(x.Hosts) > 0
+	case LinkPlugin, LinkAllocatable, LinkPlacement:
+		return len(x.Nodes) > 0
+	case LinkTable, LinkGate:
+		return x.Wiring != nil
+	default:
+		return true
+	}
+}
+
+// early returns what explains a refusal whatever the nodes offer: a ConfigMap that
+// shadows the CR, and a request that can never be met.
+func (x *index) early(v *VM, said []symptom) *Finding {
+	if len(x.Legacy) > 0 && slices.ContainsFunc(said, func(s symptom) bool { return x.contradicts(&s) }) {
+		return raised(x.Legacy[0].Finding())
+	}
+	for _, problem := range v.BadName {
+		field, what, _ := strings.Cut(problem, " ")
+		return raised(New("GPU0510", v.String(), Values{"user": v.String(), "field": field, "problem": what}))
+	}
+	check := workloadCheck{nodes: x.Nodes, served: x.served}
+	for _, name := range v.names() {
+		if f, bad := check.impossible(gpu.Workload{Kind: v.Kind, Namespace: v.Namespace, Name: v.Name, Owner: v.Owner}, name); bad {
+			return raised(f)
+		}
+	}
+	for _, key := range v.Keys {
+		if x.concerns(key) && slices.Contains(v.names(), key) {
+			return raised(New("GPU0511", v.String(), Values{"user": v.String(), "name": string(key)}))
+		}
+	}
+	return nil
+}
+
+// contradicts reports a refusal that the CR, as it is, does not explain.
+func (x *index) contradicts(s *symptom) bool {
+	switch {
+	case x.Wiring == nil:
+		return s.code == "GPU0301" || s.code == "GPU0315" || s.code == "GPU0302"
+	case s.code == "GPU0301":
+		return x.Wiring.Gate || !x.Wiring.NeedsGate
+	case s.code == "GPU0302":
+		return !x.Wiring.Table.Set || x.Wiring.Table.Permits(s.name)
+	}
+	return s.code == "GPU0315" // no release that reads the CR asks for the GPU gate
+}
+
+// later returns what breaks a link behind the nodes' supply.
+func (x *index) later(link Link, v *VM, said []symptom) *Finding {
+	switch link {
+	case LinkTable:
+		return x.permit(v, said)
+	case LinkGate:
+		return x.gate(v, said)
+	case LinkInstance:
+		return x.instance(v, said)
+	case LinkPlacement:
+		return x.placement(v, said)
+	case LinkLauncher, LinkDomain:
+		if link == LinkLauncher {
+			if f := x.launcher(v); f != nil {
+				return f
+			}
+		}
+		for i := range said {
+			if f := x.symptomFinding(v, &said[i]); f != nil && f.link() == link {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// permit returns why the table does not let the machine have a name.
+func (x *index) permit(v *VM, said []symptom) *Finding {
+	if x.Wiring == nil {
+		for _, s := range said {
+			if s.code == "GPU0302" {
+				return x.notPermitted(s.name, "the host device table of KubeVirt")
+			}
+		}
+		return nil
+	}
+	for _, name := range v.names() {
+		if x.Wiring.Table.Set && !x.Wiring.Table.Permits(name) {
+			return x.notPermitted(name, x.Wiring.Object)
+		}
+	}
+	return nil
+}
+
+// notPermitted is the finding about a name that the table lacks.
+func (x *index) notPermitted(name gpu.ResourceName, object string) *Finding {
+	values := Values{"name": string(name), "object": object, "nodes": x.whoServes(name), "more": x.instead(name), "hint": "gpuctl wire --dry-run shows what is missing, gpuctl wire adds it"}
+	if x.Wiring != nil && !x.Wiring.lacks(name) && x.Wiring.Permit != nil {
+		values["hint"] = "permit it: gpuctl wire " + x.Wiring.Permit(name)
+	}
+	f := New("GPU0302", object, values)
+	return &f
+}
+
+func (x *index) whoServes(name gpu.ResourceName) string {
+	servers := x.servers(name)
+	switch {
+	case len(servers) == 0 && len(x.Nodes) == 0:
+		return "some node may serve"
+	case len(servers) == 0:
+		return "no node serves"
+	case len(servers) == 1:
+		return "node " + servers[0].Name + " serves"
+	}
+	return count(len(servers), "node", "nodes") + " serve"
+}
+
+// instead says what the table lists for the same cards, or nearly under the name.
+func (x *index) instead(name gpu.ResourceName) string {
+	if x.Wiring == nil {
+		return ""
+	}
+	ids := gpu.DeviceIDs(name)
+	for _, e := range x.Wiring.Table.Entries {
+		id, ok := e.ID()
+		if strings.EqualFold(string(e.Name), string(name)) || ok && id.IsNVIDIA() && slices.Contains(ids, id.Device) {
+			return "; it lists " + string(e.Name) + " instead"
+		}
+	}
+	return ""
+}
+
+// gate returns why virt-api refuses host devices.
+func (x *index) gate(v *VM, said []symptom) *Finding {
+	closed := slices.ContainsFunc(said, func(s symptom) bool { return s.code == "GPU0301" })
+	switch w := x.Wiring; {
+	case w == nil && closed:
+		return raised(gateFinding("KubeVirt", []string{v.String()}))
+	case w != nil && w.NeedsGate && !w.Gate && (closed || v.usesHostDevices()):
+		return raised(gateFinding(w.Object, []string{v.String()}))
+	}
+	return nil
+}
+
+func gateFinding(object string, users []string) Finding {
+	values := Values{"object": object, "users": ""}
+	if len(users) > 0 {
+		values["users"] = ", as " + somebody(users)
+	}
+	return New("GPU0301", object, values)
+}
+
+// instance returns why KubeVirt made no instance or no launcher of the machine.
+func (x *index) instance(v *VM, said []symptom) *Finding {
+	for i := range said {
+		s := &said[i]
+		switch {
+		case s.code == "GPU0302" && x.Wiring != nil && x.contradicts(s):
+			f := New("GPU0509", v.String(), Values{"user": v.String(), "name": string(s.name)})
+			return &f
+		case s.code == "GPU0301" && x.Wiring != nil && x.contradicts(s):
+			f := New("GPU0509", v.String(), Values{"user": v.String(), "name": "host devices"})
+			return &f
+		case s.code == "GPU0513" || s.code == "GPU0315":
+			hint := "see who refuses it: kubectl get events -n " + v.Namespace
+			if strings.Contains(s.text, "exceeded quota") {
+				hint = "kubectl describe resourcequota -n " + v.Namespace
+			}
+			f := New("GPU0513", v.String(), Values{"user": v.String(), "text": s.text, "hint": hint})
+			return &f
+		}
+	}
+	return nil
+}
+
+// launcher returns why the machine's launcher does not run.
+func (x *index) launcher(v *VM) *Finding {
+	for i := range x.Pods {
+		p := &x.Pods[i]
+		if p.VM != v.Name || p.Namespace != v.Namespace {
+			continue
+		}
+		switch {
+		case p.Refused != "":
+			f := New("GPU0508", v.String(), Values{"user": v.String(), "text": p.Refused})
+			return &f
+		case p.Problem != "" && !p.Done && p.Node != "":
+			f := New("GPU0529", v.String(), Values{"user": v.String(), "text": p.Problem, "namespace": p.Namespace, "pod": p.Name})
+			return &f
+		}
+	}
+	return nil
+}
+
+// consequences are the symptoms of QEMU and the launcher that go with another root.
+func (x *index) consequences(v *VM, said []symptom, root *Finding) []Finding {
+	var out []Finding
+	for i := range said {
+		if f := x.symptomFinding(v, &said[i]); f != nil && (root == nil || f.Code != root.Code) {
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// symptomFinding says what a message about the launcher or the domain means; nil
+// for other messages.
+func (x *index) symptomFinding(v *VM, s *symptom) *Finding {
+	if !s.onDomain() {
+		return nil
+	}
+	if device, other := x.foreign(v, s); other {
+		f := New("GPU0514", v.String(), Values{"user": v.String(), "device": device})
+		return &f
+	}
+	values := Values{
+		"user": v.String(), "text": s.text, "group": s.group, "device": x.device(s),
+		"namespace": v.Namespace, "vm": v.Name, "hint": "upgrade the device plugin to v1.4.0 or newer, and see which plugin serves the name: kubectl get pods -A | grep device-plugin",
+	}
+	if slices.ContainsFunc(v.names(), gpu.ResourceName.IsContainer) {
+		values["hint"] = "ask for the name that the KubeVirt device plugin serves; nvidia.com/gpu belongs to containers"
+	}
+	f := New(s.code, v.String(), values)
+	return &f
+}
+
+// foreign names the device of another vendor that the symptom is about.
+func (x *index) foreign(v *VM, s *symptom) (device string, ok bool) {
+	if f := x.function(s.address); f != nil {
+		return fmt.Sprintf("%s (%s)", f.Address, f.ID), f.ID.Known() && !f.IsNVIDIA()
+	}
+	names := v.names()
+	if len(names) == 0 || slices.ContainsFunc(names, x.concerns) {
+		return "", false
+	}
+	return string(names[0]), true
+}
+
+// function finds a function by its address on any host.
+func (x *index) function(address string) *gpu.Function {
+	for i := range x.Hosts {
+		for j := range x.Hosts[i].Functions {
+			if f := &x.Hosts[i].Functions[j]; f.Address.String() == address {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// device returns " 0000:35:00.0 (10de:1eb8, IOMMU group 75)", with what the message
+// and the inventories tell; "" when that is nothing.
+func (x *index) device(s *symptom) string {
+	var more []string
+	if f := x.function(s.address); f != nil && f.ID.Known() {
+		more = append(more, f.ID.String())
+	}
+	if s.group != "" {
+		more = append(more, "IOMMU group "+s.group)
+	}
+	switch {
+	case s.address == "" && s.group == "":
+		return ""
+	case s.address == "":
+		return " of " + more[0]
+	case len(more) == 0:
+		return " " + s.address
+	}
+	return " " + s.address + " (" + strings.Join(more, ", ") + ")"
+}

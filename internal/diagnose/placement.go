@@ -1,0 +1,152 @@
+package diagnose
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// placement returns why the scheduler finds no node for the machine's launcher.
+func (x *index) placement(v *VM, said []symptom) *Finding {
+	if v.Node != "" || v.Phase == "Scheduled" {
+		return nil
+	}
+	if f := x.busy(v, said); f != nil {
+		return f
+	}
+	for _, s := range said {
+		if s.code == "GPU0507" {
+			f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text})
+			return &f
+		}
+	}
+	return nil
+}
+
+// busy reports that no node has all the units free that the machine asks for.
+func (x *index) busy(v *VM, said []symptom) *Finding {
+	counts := v.Counts()
+	for i := range x.Nodes {
+		if x.fits(&x.Nodes[i], counts) {
+			return x.schedulerSays(v, said)
+		}
+	}
+	for _, name := range v.names() {
+		if !x.concerns(name) || len(x.servers(name)) == 0 || x.mostFree(name) >= counts[name] {
+			continue
+		}
+		holders := "nobody is seen to hold the others"
+		if who := x.holders(name); len(who) > 0 {
+			holders = "held by " + somebody(who)
+		}
+		holders += x.closed(name)
+		total := x.served[name]
+		free := "all " + itoa(total) + " are taken"
+		switch n := x.allFree(name); {
+		case n > 0:
+			free = itoa(n) + " of " + itoa(total) + " are free"
+		case total == 1:
+			free = "the only one is taken"
+		}
+		where := ", and at most " + itoa(x.mostFree(name)) + " on one node"
+		if len(x.servers(name)) == 1 {
+			where = " on node " + x.servers(name)[0].Name
+		}
+		f := New("GPU0506", v.String(), Values{
+			"user": v.String(), "count": itoa(counts[name]), "name": string(name), "free": free, "where": where, "holders": holders,
+		})
+		return &f
+	}
+	return nil
+}
+
+// closed names the nodes that serve a name and take nothing new.
+func (x *index) closed(name gpu.ResourceName) string {
+	var out []string
+	for _, n := range x.servers(name) {
+		switch {
+		case n.NotReady:
+			out = append(out, n.Name+" is not ready")
+		case n.Cordoned:
+			out = append(out, n.Name+" is cordoned")
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "; node " + somebody(out)
+}
+
+// schedulerSays passes on that the scheduler finds no units although some look free.
+func (x *index) schedulerSays(v *VM, said []symptom) *Finding {
+	for _, s := range said {
+		if s.code == "GPU0506" {
+			f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text})
+			return &f
+		}
+	}
+	return nil
+}
+
+// fits reports whether all units that are asked for are free on the node.
+func (x *index) fits(n *gpu.Node, counts map[gpu.ResourceName]int64) bool {
+	for name, count := range counts {
+		if x.concerns(name) && x.free(n, name) < count {
+			return false
+		}
+	}
+	return true
+}
+
+func (x *index) mostFree(name gpu.ResourceName) int64 {
+	var most int64
+	for _, n := range x.servers(name) {
+		most = max(most, x.free(n, name))
+	}
+	return most
+}
+
+func (x *index) allFree(name gpu.ResourceName) int64 {
+	var all int64
+	for _, n := range x.servers(name) {
+		all += x.free(n, name)
+	}
+	return all
+}
+
+// passedText says in short why a link of a machine is fine.
+func (x *index) passedText(link Link, v *VM) string {
+	names := v.names()
+	switch {
+	case len(names) == 0:
+		return ""
+	case link == LinkAllocatable && len(x.Nodes) > 0:
+		var out []string
+		for _, name := range names {
+			if servers := x.servers(name); len(servers) > 0 {
+				out = append(out, units(x.served[name], name)+" on "+count(len(servers), "node", "nodes"))
+			}
+		}
+		return strings.Join(out, ", ")
+	case link == LinkTable && x.Wiring != nil && !x.Wiring.Table.Set:
+		return "no table: KubeVirt checks no name"
+	case link == LinkTable && x.Wiring != nil:
+		return "permitted by " + x.Wiring.Object
+	case link == LinkGate && x.Wiring != nil && x.Wiring.Gate:
+		return "HostDevices"
+	case link == LinkSpec:
+		var out []string
+		for _, name := range names {
+			out = append(out, units(v.Counts()[name], name))
+		}
+		return strings.Join(out, ", ")
+	case link == LinkInstance:
+		return v.Phase
+	case link == LinkPlacement && v.Node != "":
+		return "node " + v.Node
+	}
+	return ""
+}

@@ -1,0 +1,247 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// Subject is what a diagnosis is about; the zero Subject is the whole cluster.
+type Subject struct {
+	Kind      string // "vm", "vmi" or "node"
+	Namespace string
+	Name      string
+}
+
+// Report is what a diagnosis came to.
+type Report struct {
+	Findings []Finding // most causal first
+	Chains   []Chain   // of the subject, or of what has a broken link
+}
+
+// Diagnose walks the chain for every node and every VM, and puts what broke it
+// first. ok is false when the subject is not among the evidence.
+func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
+	all := *e
+	all.Findings = gathered(e)
+	d := &diagnosis{index: newIndex(&all), symptoms: map[Ref][]symptom{}}
+	d.collect()
+	for i := range e.Nodes {
+		d.node(&e.Nodes[i], subject)
+	}
+	for i := range d.vms {
+		d.vm(&d.vms[i], subject)
+	}
+	d.wiring(subject)
+	d.logs(subject)
+	if subject.Name == "" {
+		d.found = append(d.found, d.Findings...)
+		d.ok = true
+	}
+	return Report{Findings: SortCausal(d.settled()), Chains: d.chains}, d.ok
+}
+
+type diagnosis struct {
+	*index
+	vms      []VM
+	symptoms map[Ref][]symptom // by machine
+	found    []Finding
+	chains   []Chain
+	covered  map[string]bool // objects whose root cause is known
+	ok       bool            // the subject was found
+}
+
+// collect brings the messages to the machines that they are about.
+func (d *diagnosis) collect() {
+	d.covered = map[string]bool{}
+	d.vms = slices.Clone(d.VMs)
+	for i := range d.Messages {
+		m := &d.Messages[i]
+		said := read(m)
+		if len(said) == 0 {
+			continue
+		}
+		v := d.machineOf(m.About)
+		if v == nil || v.Running() || !m.At.IsZero() && !v.Created.IsZero() && m.At.Before(v.Created) {
+			continue
+		}
+		d.symptoms[v.Ref] = append(d.symptoms[v.Ref], said...)
+	}
+}
+
+// machineOf returns the machine that an event's object belongs to. One that is not
+// among the evidence is made up of its name; nil when there is none to think of.
+func (d *diagnosis) machineOf(about Ref) *VM {
+	switch about.Kind {
+	case "":
+		if len(d.vms) == 1 {
+			return &d.vms[0]
+		}
+		return nil
+	case "VirtualMachine", "VirtualMachineInstance":
+	case "Pod":
+		return d.launchedBy(about)
+	default:
+		return nil
+	}
+	for i := range d.vms {
+		if d.vms[i].Namespace == about.Namespace && d.vms[i].Name == about.Name {
+			return &d.vms[i]
+		}
+	}
+	d.vms = append(d.vms, VM{Ref: about})
+	return &d.vms[len(d.vms)-1]
+}
+
+// launchedBy returns the machine whose launcher the pod is.
+func (d *diagnosis) launchedBy(pod Ref) *VM {
+	for i := range d.Pods {
+		if p := &d.Pods[i]; p.Namespace == pod.Namespace && p.Name == pod.Name && p.VM != "" {
+			return d.machineOf(Ref{"VirtualMachineInstance", p.Namespace, p.VM})
+		}
+	}
+	name, ok := strings.CutPrefix(pod.Name, "virt-launcher-")
+	if !ok {
+		return nil
+	}
+	if i := strings.LastIndexByte(name, '-'); i > 0 {
+		name = name[:i] // what the API server made up behind generateName
+	}
+	return d.machineOf(Ref{"VirtualMachineInstance", pod.Namespace, name})
+}
+
+// node walks one node: its first broken link is an error when the node is meant
+// for GPUs and serves none.
+func (d *diagnosis) node(n *gpu.Node, subject Subject) {
+	mine := subject.Kind == "node" && subject.Name == n.Name
+	if subject.Name != "" && !mine {
+		return
+	}
+	breaks := d.breaks(n.Name, d.allCards(n))
+	var root *Finding
+	if _, meant := Unserved(n, d.hosts[n.Name]); meant {
+		root = mostCausal(breaks)
+	}
+	if root != nil && (root.Code != "GPU0102" || mine) {
+		d.found = append(d.found, *root)
+	}
+	if !mine {
+		return
+	}
+	d.ok = true
+	for _, f := range d.Findings {
+		if f.about(n.Name) {
+			d.found = append(d.found, f)
+		}
+	}
+	for name := range n.Allocatable {
+		if n.Allocatable[name] > 0 && name.MayBeGPU() && d.table().Set && !d.table().Permits(name) {
+			d.found = append(d.found, *d.notPermitted(name, d.Wiring.Object))
+		}
+	}
+	d.chains = append(d.chains, d.nodeChain(n, root))
+}
+
+func (d *diagnosis) allCards(n *gpu.Node) []gpu.DeviceID {
+	var out []gpu.DeviceID
+	if h := d.hosts[n.Name]; h != nil {
+		for _, f := range h.GPUs() {
+			out = append(out, f.ID.Device)
+		}
+	}
+	return out
+}
+
+// vm walks one machine.
+func (d *diagnosis) vm(v *VM, subject Subject) {
+	mine := (subject.Kind == "vm" || subject.Kind == "vmi") && subject.Name == v.Name && subject.Namespace == v.Namespace
+	if subject.Name != "" && !mine {
+		return
+	}
+	d.ok = d.ok || mine
+	said := d.symptoms[v.Ref]
+	if len(v.Claims) > 0 && d.dra() {
+		d.found = append(d.found, d.claims(v))
+	}
+	if !slices.ContainsFunc(v.names(), d.concerns) {
+		for i := range said {
+			if f := d.symptomFinding(v, &said[i]); f != nil {
+				d.found = append(d.found, *f)
+			} else if said[i].code == "GPU0301" || said[i].code == "GPU0302" || said[i].code == "GPU0315" {
+				d.fromMessages(v, said)
+				return
+			}
+		}
+		if !mine {
+			return
+		}
+	}
+	if v.Halted && !mine {
+		return
+	}
+	d.walk(v, said, mine)
+}
+
+// walk walks a machine's chain and keeps what it found.
+func (d *diagnosis) walk(v *VM, said []symptom, always bool) {
+	chain, more := d.machine(v, said)
+	root := chain.Root()
+	if root != nil {
+		d.found = append(d.found, *root)
+		d.covered[v.String()] = true
+	}
+	d.found = append(d.found, more...)
+	if always || root != nil {
+		d.chains = append(d.chains, chain)
+	}
+}
+
+// fromMessages walks a machine of which nothing but messages is known.
+func (d *diagnosis) fromMessages(v *VM, said []symptom) {
+	for _, s := range said {
+		if s.name != "" && len(v.Devices) == 0 {
+			v.Devices = []gpu.Device{{Field: "gpus", Name: s.name}}
+		}
+	}
+	d.walk(v, said, false)
+}
+
+func (d *diagnosis) dra() bool { return d.Wiring == nil || d.Wiring.DRA != gpu.Absent }
+
+func (d *diagnosis) claims(v *VM) Finding {
+	hint := "take GPUsWithDRA and HostDevicesWithDRA out of featureGates; from KubeVirt 1.9 list them under disabledFeatureGates"
+	if d.Wiring != nil {
+		hint += ": in " + d.Wiring.Object
+	}
+	return New("GPU0512", v.String(), Values{"user": v.String(), "devices": strings.Join(v.Claims, ", "), "hint": hint})
+}
+
+// settled returns what was found, without what the root causes say better.
+func (d *diagnosis) settled() []Finding {
+	raisedAs := map[Finding]bool{}
+	for _, f := range d.found {
+		if f.Severity == Error {
+			raisedAs[f] = true
+		}
+	}
+	machines := map[string]bool{}
+	for i := range d.vms {
+		machines[d.vms[i].String()] = true
+	}
+	return slices.DeleteFunc(d.found, func(f Finding) bool {
+		if f.Severity != Error && raisedAs[*raised(f)] {
+			return true
+		}
+		if f.Severity == Error {
+			return false
+		}
+		switch f.Code {
+		case "GPU0501", "GPU0502", "GPU0503", "GPU0504":
+			instance, isInstance := strings.CutPrefix(f.Object, "VirtualMachineInstance ")
+			explained := f.Code == "GPU0501" || f.Code == "GPU0504"
+			return explained && d.covered[f.Object] || isInstance && machines["VirtualMachine "+instance]
+		}
+		return false
+	})
+}

@@ -1,0 +1,100 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// wiring reports what the CR lacks whether or not somebody asks for it.
+func (d *diagnosis) wiring(subject Subject) {
+	w := d.Wiring
+	if w == nil || subject.Name != "" {
+		return
+	}
+	var names []string
+	for _, l := range w.Lacks {
+		switch {
+		case !l.Served:
+		case w.Table.Set && !w.Table.Permits(l.Name):
+			d.found = append(d.found, *d.notPermitted(l.Name, w.Object))
+		case !w.Table.Set && !slices.Contains(names, string(l.Name)):
+			names = append(names, string(l.Name))
+		}
+	}
+	if len(names) > 0 {
+		d.found = append(d.found, New("GPU0304", w.Object, Values{"object": w.Object, "names": strings.Join(names, ", ")}))
+	}
+	if w.NeedsGate && !w.Gate && !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Code == "GPU0301" }) && d.anyGPU() {
+		d.found = append(d.found, gateFinding(w.Object, nil))
+	}
+}
+
+func (d *diagnosis) anyGPU() bool { return AnyGPU(d.Nodes, d.Hosts) }
+
+// nodeChain is the chain of one node, to the table.
+func (d *diagnosis) nodeChain(n *gpu.Node, root *Finding) Chain {
+	w := walker{chain: Chain{Subject: nodeObject(n.Name)}}
+	h := d.hosts[n.Name]
+	if root == nil {
+		root = mostCausal(d.breaks(n.Name, d.allCards(n)))
+	}
+	for _, link := range Links()[:LinkTable.order()+1] {
+		var f *Finding
+		if root != nil && root.link() == link {
+			f = root
+		}
+		known := h != nil || link.order() >= LinkPlugin.order()
+		if link == LinkTable {
+			known = d.Wiring != nil
+			f = d.unpermitted(n)
+		}
+		if f == nil && !w.broken && !known {
+			w.on(link, Unknown, "")
+			continue
+		}
+		w.check(link, f, d.nodeText(link, n, h))
+	}
+	return w.chain
+}
+
+// unpermitted returns the first name that the node serves and the table lacks.
+func (d *diagnosis) unpermitted(n *gpu.Node) *Finding {
+	if !d.table().Set {
+		return nil
+	}
+	for _, name := range n.Positive() {
+		if name.MayBeGPU() && !d.table().Permits(name) {
+			return d.notPermitted(name, d.Wiring.Object)
+		}
+	}
+	return nil
+}
+
+// nodeText says in short how a link of a node stands.
+func (d *diagnosis) nodeText(link Link, n *gpu.Node, h *gpu.Host) string {
+	switch {
+	case link == LinkFunction && h != nil:
+		return count(len(h.GPUs()), "GPU", "GPUs")
+	case link == LinkDriver && h != nil:
+		on := 0
+		for _, f := range h.GPUs() {
+			if f.Driver.IsVFIO() {
+				on++
+			}
+		}
+		return count(on, "GPU", "GPUs") + " on a vfio driver"
+	case link == LinkPlugin && n.Plugin.Known():
+		return "device plugin " + n.Plugin.String()
+	case link == LinkAllocatable:
+		var out []string
+		for _, name := range n.Positive() {
+			if name.MayBeGPU() {
+				out = append(out, units(n.Allocatable[name], name))
+			}
+		}
+		return strings.Join(out, ", ")
+	}
+	return ""
+}
