@@ -122,10 +122,7 @@ func (f *statusFlags) keepLooking(ctx context.Context, s *streams, out *output, 
 	for {
 		var screen bytes.Buffer
 		started := time.Now()
-		if err := f.lookOnce(ctx, &screen, look(s.out), out, client); err != nil {
-			screen.Reset()
-			fmt.Fprintf(&screen, "error: %v\n", err)
-		}
+		f.lookOnce(ctx, &screen, look(s.out), out, client)
 		text := screen.String()
 		switch {
 		case ctx.Err() != nil: // stopped, as one stops a watch
@@ -144,18 +141,22 @@ func (f *statusFlags) keepLooking(ctx context.Context, s *streams, out *output, 
 	}
 }
 
-// lookOnce reads the cluster and prints it to a buffer as the stream will show it.
-func (f *statusFlags) lookOnce(ctx context.Context, screen *bytes.Buffer, as render.Look, out *output, client *cluster.Client) error {
-	m, err := f.fromCluster(ctx, client, f.namespaceOr(""))
-	if err != nil {
-		return err
-	}
+// lookOnce reads the cluster and prints it to a buffer as the stream will show it, or
+// prints why it could not be read.
+func (f *statusFlags) lookOnce(ctx context.Context, screen *bytes.Buffer, as render.Look, out *output, client *cluster.Client) {
 	shot := &streams{out: screen, err: screen}
-	o, err := f.overview(shot, &m)
-	if err != nil {
-		return err
+	m, err := f.fromCluster(ctx, client, f.namespaceOr(""))
+	var o diagnose.Overview
+	if err == nil {
+		o, err = f.overview(shot, &m)
 	}
-	return printOverview(shot, out, render.New(screen, as), &o)
+	if err == nil {
+		err = printOverview(shot, out, render.New(screen, as), &o)
+	}
+	if err != nil {
+		screen.Reset()
+		fmt.Fprintf(screen, "error: %v\n", err)
+	}
 }
 
 // redraw puts a text in the place of the last one on a terminal, without flicker:
