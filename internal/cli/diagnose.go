@@ -76,6 +76,12 @@ func runDiagnose(ctx context.Context, s *streams, flags *diagnoseFlags, out *out
 	if err != nil {
 		return err
 	}
+	if flags.bundle != "" {
+		whole, _ := diagnose.Diagnose(&e, diagnose.Subject{})
+		if err := flags.writeBundle(s, &m, whole.Findings); err != nil {
+			return err
+		}
+	}
 	report, ok := diagnose.Diagnose(&e, subject)
 	if !ok {
 		return notAmong(subject, &e)
@@ -95,7 +101,7 @@ func (f *diagnoseFlags) material(ctx context.Context, s *streams) (material, err
 	if err != nil {
 		return material{}, err
 	}
-	return f.fromCluster(ctx, client, f.namespaceOr(""))
+	return f.fromCluster(ctx, s, client)
 }
 
 // subject reads the argument: a kind and a name.
@@ -150,17 +156,24 @@ func printReport(s *streams, out *output, r *diagnose.Report, e *diagnose.Eviden
 	if out.is("short") {
 		return p.ShortFindings(r.Findings)
 	}
-	if subject.Name != "" || out.is("wide") {
+	rest := r.Findings
+	if len(rest) == 0 && subject.Name == "" {
+		return s.allWell(e)
+	}
+	if subject.Name != "" {
 		for i := range r.Chains {
 			if err := p.Chain(&r.Chains[i]); err != nil {
 				return err
 			}
+			if root := r.Chains[i].Root(); root != nil && len(rest) > 0 && rest[0] == *root {
+				rest = rest[1:]
+			}
+		}
+		if len(r.Chains) > 0 && len(rest) > 0 {
+			fmt.Fprintln(s.out)
 		}
 	}
-	if len(r.Findings) == 0 {
-		return s.allWell(e)
-	}
-	return p.Findings(r.Findings)
+	return p.Findings(rest)
 }
 
 // allWell tells somebody at a terminal that there is nothing to tell; a pipe gets

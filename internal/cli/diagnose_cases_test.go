@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
@@ -155,5 +156,34 @@ func checkTextMode(t *testing.T, code int, findings []diagnose.Finding, args []s
 	}
 	if !slices.Equal(have, want) {
 		t.Errorf("text mode shows %v, JSON %v", have, want)
+	}
+}
+
+// TestBundleOfCases packs each case and diagnoses the bundle: the findings are those
+// of the case.
+func TestBundleOfCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/cases/*/checks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		for _, check := range readDiagnoseChecks(t, file) {
+			t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+				archive := filepath.Join(t.TempDir(), "bundle.tar.gz")
+				args := wireCheck{BareCR: check.BareCR, Args: check.Args}.args(t)
+				t.Chdir(filepath.Dir(file))
+				code, want, stderr := diagnoseJSON(t, append([]string{"diagnose", "--bundle", archive}, args...)...)
+				if strings.Contains(stderr, "other findings") {
+					t.Errorf("the bundle does not read back:\n%s", stderr)
+				}
+				again, got, _ := diagnoseJSON(t, "diagnose", "-f", archive)
+				if diff := cmp.Diff(want, got); diff != "" || again != code {
+					t.Errorf("exit %d of the case, %d of its bundle; findings (-case +bundle):\n%s", code, again, diff)
+				}
+				if info, err := os.Stat(archive); err != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("the bundle's mode is %v, %v", info.Mode(), err)
+				}
+			})
+		}
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuctl/gpuctl/internal/bundle"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/manifest"
@@ -57,19 +59,32 @@ func (f *evidenceFlags) offline() bool {
 type material struct {
 	docs        []manifest.Document
 	notes       []string
-	conditions  []manifest.Skipped
+	skipped     []manifest.Skipped // documents that are no objects; conditions among them
 	inventories map[string]inventory
 	logs        []diagnose.Log
 	problems    []diagnose.Finding // what could not be read
 	at          time.Time          // when the cluster was read; zero for files
 	agents      bool               // the documents say which agents report
 	pods        bool               // the documents hold every pod that uses a GPU
+	plugin      string             // the device plugin's release to assume, as --plugin-version
+}
+
+// asOf is the time that ages count to: when the cluster was read.
+func (m *material) asOf() time.Time {
+	if m.at.IsZero() {
+		return time.Now()
+	}
+	return m.at
 }
 
 // fromCluster reads a cluster. What may not be read in all of it is read in the
 // namespace.
-func (f *evidenceFlags) fromCluster(ctx context.Context, client *cluster.Client, namespace string) (m material, err error) {
-	survey, err := client.Survey(ctx, namespace)
+func (f *evidenceFlags) fromCluster(ctx context.Context, s *streams, client *cluster.Client) (m material, err error) {
+	var survey cluster.Survey
+	err = s.meanwhile("reading the cluster", func() (err error) {
+		survey, err = client.Survey(ctx, f.namespaceOr(""))
+		return err
+	})
 	if err != nil {
 		return m, err
 	}
@@ -78,13 +93,21 @@ func (f *evidenceFlags) fromCluster(ctx context.Context, client *cluster.Client,
 
 // fromFiles reads what the flags name.
 func (f *evidenceFlags) fromFiles(s *streams) (m material, err error) {
-	docs, skipped, err := manifest.Load(s.in, f.files...)
-	if err != nil {
-		return m, err
-	}
-	m.docs, m.conditions = docs, skipped
 	if m.inventories, err = f.read(s.in); err != nil {
 		return m, err
+	}
+	for _, file := range f.files {
+		if file != "-" && bundle.Is(file) {
+			if err := m.unpack(file); err != nil {
+				return m, err
+			}
+			continue
+		}
+		docs, skipped, err := manifest.Load(s.in, file)
+		if err != nil {
+			return m, err
+		}
+		m.docs, m.skipped = append(m.docs, docs...), append(m.skipped, skipped...)
 	}
 	for _, name := range f.logs {
 		data, err := readFile(s.in, name)
@@ -103,7 +126,7 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 	if err != nil {
 		return e, nil, err
 	}
-	for _, s := range facts.Conditions(m.conditions) {
+	for _, s := range facts.Conditions(m.skipped) {
 		notes = append(notes, s.String())
 	}
 	notes = append(append(notes, m.notes...), facts.Notes...)
@@ -117,6 +140,9 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		return t, err
 	}
 	wire := wireFlags{inventoryFlags: f.inventoryFlags}
+	if wire.plugin == "" {
+		wire.plugin = m.plugin
+	}
 	in, read, err := wire.inputOf(facts, m.inventories, choose)
 	if err != nil {
 		return e, notes, err
@@ -140,7 +166,10 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 	return e, notes, nil
 }
 
-var byRelease = regexp.MustCompile(`^release (\S+) revision (\S+): `)
+var (
+	byRelease = regexp.MustCompile(`^release (\S+) revision (\S+): `)
+	changedIn = regexp.MustCompile(`: (\d+) changed$`)
+)
 
 // lastHook returns the last wiring on record, by a release's hook or by hand.
 func lastHook(events []cluster.Happening) *diagnose.HookView {
@@ -160,5 +189,8 @@ func lastHook(events []cluster.Happening) *diagnose.HookView {
 		text = text[len(found[0]):]
 	}
 	v.Summary, _, _ = strings.Cut(text, "\n")
+	if found := changedIn.FindStringSubmatch(v.Summary); found != nil {
+		v.Changes, _ = strconv.Atoi(found[1]) // digits
+	}
 	return &v
 }

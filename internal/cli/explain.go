@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +55,7 @@ func explain(s *streams, out *output, code, command string) error {
 		return err
 	}
 	area, _ := e.Code.Area()
-	text := fmt.Sprintf("%s  %s\n%s, %s\n\n%s\n\nMessage  %s\n", e.Code, e.Title, e.Severity, area.Name, wrap(e.About, 78), e.Message)
+	text := fmt.Sprintf("%s  %s\n%s, %s\n\n%s\n\nMessage  %s\n", e.Code, e.Title, e.Severity, area.Name, render.Wrap(e.About, 78), e.Message)
 	if e.Hint != "" {
 		text += "Hint     " + e.Hint + "\n"
 	}
@@ -65,24 +64,4 @@ func explain(s *streams, out *output, code, command string) error {
 	}
 	_, err := fmt.Fprintf(s.out, "%sDocs     %s\n", text, e.Anchor())
 	return err
-}
-
-// wrap breaks a text at blanks so that lines stay within width where they can.
-func wrap(text string, width int) string {
-	var out strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case column+1+len(word) > width:
-			out.WriteByte('\n')
-			column = 0
-		default:
-			out.WriteByte(' ')
-			column++
-		}
-		out.WriteString(word)
-		column += len(word)
-	}
-	return out.String()
 }

@@ -73,7 +73,7 @@ func runStatus(ctx context.Context, s *streams, flags *statusFlags, out *output)
 	if flags.watch {
 		return flags.keepLooking(ctx, s, out, client)
 	}
-	m, err := flags.fromCluster(ctx, client, flags.namespaceOr(""))
+	m, err := flags.fromCluster(ctx, s, client)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (f *statusFlags) show(s *streams, out *output, m *material) error {
 	if err != nil {
 		return err
 	}
-	if err := printOverview(s, out, s.printer(), &o); err != nil {
+	if err := printOverview(s, out, s.printer(), &o, m.asOf()); err != nil {
 		return err
 	}
 	return f.failOn.check(o.Findings)
@@ -103,14 +103,15 @@ func (f *statusFlags) overview(s *streams, m *material) (diagnose.Overview, erro
 	return diagnose.Look(&e), nil
 }
 
-func printOverview(s *streams, out *output, p *render.Printer, o *diagnose.Overview) error {
+// printOverview prints an overview as of the time at which the cluster was read.
+func printOverview(s *streams, out *output, p *render.Printer, o *diagnose.Overview, at time.Time) error {
 	if done, err := out.structured(s, o); done {
 		return err
 	}
 	if out.is("short") {
 		return p.ShortStatus(o)
 	}
-	return p.Status(o, time.Now(), out.is("wide"))
+	return p.Status(o, at, out.is("wide"))
 }
 
 // keepLooking shows the cluster again and again until it is stopped: on a terminal in
@@ -124,9 +125,12 @@ func (f *statusFlags) keepLooking(ctx context.Context, s *streams, out *output, 
 		started := time.Now()
 		f.lookOnce(ctx, &screen, look(s.out), out, client)
 		text := screen.String()
-		switch {
-		case ctx.Err() != nil: // stopped, as one stops a watch
+		select {
+		case <-ctx.Done(): // stopped, as one stops a watch
 			return nil
+		default:
+		}
+		switch {
 		case inPlace:
 			fmt.Fprint(s.out, redraw(text))
 		case text != last:
@@ -145,13 +149,13 @@ func (f *statusFlags) keepLooking(ctx context.Context, s *streams, out *output, 
 // prints why it could not be read.
 func (f *statusFlags) lookOnce(ctx context.Context, screen *bytes.Buffer, as render.Look, out *output, client *cluster.Client) {
 	shot := &streams{out: screen, err: screen}
-	m, err := f.fromCluster(ctx, client, f.namespaceOr(""))
+	m, err := f.fromCluster(ctx, shot, client)
 	var o diagnose.Overview
 	if err == nil {
 		o, err = f.overview(shot, &m)
 	}
 	if err == nil {
-		err = printOverview(shot, out, render.New(screen, as), &o)
+		err = printOverview(shot, out, render.New(screen, as), &o, m.asOf())
 	}
 	if err != nil {
 		screen.Reset()

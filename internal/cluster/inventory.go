@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -157,17 +155,10 @@ func groupText(g gpu.Group) string {
 }
 
 func parseGroup(s string) (gpu.Group, error) {
-	switch s {
-	case "":
+	if s == "" {
 		return gpu.Group{}, nil
-	case gpu.NoGroup().String():
-		return gpu.NoGroup(), nil
 	}
-	id, err := strconv.Atoi(s)
-	if err != nil || id < 0 || strings.HasPrefix(s, "+") {
-		return gpu.Group{}, fmt.Errorf("parse IOMMU group %q: want a number or \"none\"", s)
-	}
-	return gpu.InGroup(id), nil
+	return gpu.ParseGroup(s)
 }
 
 func truth(p gpu.Presence) *bool {

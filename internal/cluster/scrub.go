@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"net/netip"
 	"regexp"
 	"sync"
 )
@@ -30,12 +31,8 @@ var secrets = sync.OnceValue(func() []*regexp.Regexp {
 	return out
 })
 
-// ipv6 matches what may be an IPv6 address; PCI addresses end in ".digit" and have
-// another form.
-var ipv6 = regexp.MustCompile(`(?i)(?:\b[0-9a-f]{1,4})?(?::{1,2}[0-9a-f]{1,4}){2,7}(?:::)?|\b[0-9a-f]{1,4}::`)
-
-// pciAddress is what must survive: "0000:41:00.0", also in parts.
-var pciAddress = regexp.MustCompile(`(?i)^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}$`)
+// colons matches what may be an IPv6 address.
+var colons = regexp.MustCompile(`[0-9A-Fa-f]*:[0-9A-Fa-f:]+(?:\.\d+){0,3}`)
 
 // Scrub takes secrets and addresses out of a text of the cluster: what gpuctl
 // prints and packs is pasted into public reports.
@@ -43,14 +40,8 @@ func Scrub(text string) string {
 	for _, re := range secrets() {
 		text = re.ReplaceAllString(text, hidden)
 	}
-	return replaceIPv6(text)
-}
-
-// replaceIPv6 hides IPv6 addresses and leaves PCI addresses, which look alike up to
-// the function behind the dot.
-func replaceIPv6(text string) string {
-	return ipv6.ReplaceAllStringFunc(text, func(s string) string {
-		if pciAddress.MatchString(s) {
+	return colons.ReplaceAllStringFunc(text, func(s string) string {
+		if _, err := netip.ParseAddr(s); err != nil { // a PCI address, a time
 			return s
 		}
 		return hidden

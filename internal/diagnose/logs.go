@@ -98,3 +98,12 @@ func (d *diagnosis) launcherLog(log *Log) func(line string) bool {
 func (d *diagnosis) said(about Ref, code Code) bool {
 	return slices.ContainsFunc(d.symptoms[about], func(s symptom) bool { return s.code == code })
 }
+
+// Telling reports whether a line of a log says anything that a diagnosis goes by.
+func Telling(line string) bool {
+	if notSet.MatchString(line) || pluginTrouble().MatchString(line) {
+		return true
+	}
+	said := read(&Message{Text: line})
+	return len(said) > 0 && said[0].onDomain()
+}

@@ -37,7 +37,7 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		case link.order() > LinkAllocatable.order():
 			f = x.later(link, v, said)
 		}
-		if f == nil && !w.broken && !x.knows(link) {
+		if f == nil && !w.broken && (!x.knows(link) || supply != nil && x.cardless(link, v)) {
 			w.on(link, Unknown, "")
 			continue
 		}
@@ -65,6 +65,12 @@ func (x *index) knows(link Link) bool {
 	default:
 		return true
 	}
+}
+
+// cardless reports a link of the supply for which no card is known: a name that
+// nobody has says nothing about drivers and groups.
+func (x *index) cardless(link Link, v *VM) bool {
+	return link.order() <= LinkPlugin.order() && len(x.cards(v)) == 0
 }
 
 // early returns what explains a refusal whatever the nodes offer: a ConfigMap that

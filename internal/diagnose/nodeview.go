@@ -130,8 +130,8 @@ func (x *index) note(n *gpu.Node, rows []NodeView, findings []Finding) {
 		if i := slices.IndexFunc(rows, func(r NodeView) bool { return r.Note == "" && r.fits(&f) }); i >= 0 {
 			entry, _ := Lookup(string(f.Code))
 			rows[i].Note, rows[i].Code = entry.Title, f.Code
-			if _, address, ok := strings.Cut(f.Object, " "); ok {
-				rows[i].Note = address + " " + entry.Title
+			if card := addressPattern.FindString(f.Message); card != "" {
+				rows[i].Note = card + ": " + entry.Title
 			}
 		}
 	}

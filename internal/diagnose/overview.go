@@ -39,6 +39,7 @@ type HookView struct {
 	At       time.Time `json:"at"`
 	Release  string    `json:"release"` // "" for gpuctl wire by hand
 	Revision string    `json:"revision"`
+	Changes  int       `json:"changes"` // to the table and the gate
 	Summary  string    `json:"summary"` // its first line
 }
 

@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -117,12 +119,63 @@ func (x *index) allFree(name gpu.ResourceName) int64 {
 	return all
 }
 
+// cards returns the cards that a device plugin gives one of the machine's names, by
+// node.
+func (x *index) cards(v *VM) map[string][]*gpu.Function {
+	out := map[string][]*gpu.Function{}
+	for i := range x.Nodes {
+		n := &x.Nodes[i]
+		for _, name := range v.names() {
+			ids := x.cardsOf(n, name)
+			if len(ids) == 0 {
+				continue
+			}
+			for _, f := range x.hosts[n.Name].GPUs() {
+				if slices.Contains(ids, f.ID.Device) {
+					out[n.Name] = append(out[n.Name], f)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// supplyText says in short how a link of the cards stands.
+func (x *index) supplyText(link Link, v *VM) string {
+	cards, onVFIO, releases := 0, 0, []string{}
+	nodes := x.cards(v)
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
+		for _, f := range nodes[node] {
+			cards++
+			if f.Driver.IsVFIO() {
+				onVFIO++
+			}
+		}
+		if n := x.node(node); n.Plugin.Known() && !slices.Contains(releases, n.Plugin.String()) {
+			releases = append(releases, n.Plugin.String())
+		}
+	}
+	switch {
+	case cards == 0:
+		return ""
+	case link == LinkFunction:
+		return count(cards, "GPU", "GPUs") + " on " + count(len(nodes), "node", "nodes")
+	case link == LinkDriver:
+		return strconv.Itoa(onVFIO) + " on a vfio driver"
+	case link == LinkPlugin && len(releases) > 0:
+		return "device plugin " + strings.Join(releases, ", ")
+	}
+	return ""
+}
+
 // passedText says in short why a link of a machine is fine.
 func (x *index) passedText(link Link, v *VM) string {
 	names := v.names()
 	switch {
 	case len(names) == 0:
 		return ""
+	case link.order() <= LinkPlugin.order():
+		return x.supplyText(link, v)
 	case link == LinkAllocatable && len(x.Nodes) > 0:
 		var out []string
 		for _, name := range names {

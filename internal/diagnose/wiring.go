@@ -38,7 +38,7 @@ func (d *diagnosis) nodeChain(n *gpu.Node, root *Finding) Chain {
 	w := walker{chain: Chain{Subject: nodeObject(n.Name)}}
 	h := d.hosts[n.Name]
 	if root == nil {
-		root = mostCausal(d.breaks(n.Name, d.allCards(n)))
+		root = d.asFound(mostCausal(d.breaks(n.Name, d.allCards(n))))
 	}
 	for _, link := range Links()[:LinkTable.order()+1] {
 		var f *Finding
@@ -57,6 +57,16 @@ func (d *diagnosis) nodeChain(n *gpu.Node, root *Finding) Chain {
 		w.check(link, f, d.nodeText(link, n, h))
 	}
 	return w.chain
+}
+
+// asFound returns the finding with the severity that it was found with.
+func (d *diagnosis) asFound(f *Finding) *Finding {
+	for i := range d.Findings {
+		if f != nil && *raised(d.Findings[i]) == *f {
+			return &d.Findings[i]
+		}
+	}
+	return f
 }
 
 // unpermitted returns the first name that the node serves and the table lacks.

@@ -76,6 +76,21 @@ func NoGroup() Group { return Group{state: groupNone} }
 // InGroup is the group with number id.
 func InGroup(id int) Group { return Group{state: groupNumbered, id: id} }
 
+// ParseGroup reads a number, "none", or "unknown".
+func ParseGroup(s string) (Group, error) {
+	switch s {
+	case "none":
+		return NoGroup(), nil
+	case "unknown":
+		return Group{}, nil
+	}
+	id, err := strconv.Atoi(s)
+	if err != nil || id < 0 || strings.HasPrefix(s, "+") {
+		return Group{}, fmt.Errorf("parse IOMMU group %q: want a number, \"none\" or \"unknown\"", s)
+	}
+	return InGroup(id), nil
+}
+
 // ID returns the number; ok is false when there is no group or none is known.
 func (g Group) ID() (id int, ok bool) { return g.id, g.state == groupNumbered }
 

@@ -110,8 +110,12 @@ func (s *statusPrinter) hook() string {
 // said puts a hook's result into words.
 func said(h *diagnose.HookView) string {
 	switch h.Result {
-	case "Wired", "WiringChecked", "Unwired":
-		return h.Summary
+	case "Wired":
+		return fmt.Sprintf("wired, %s", plural(h.Changes, "change"))
+	case "WiringChecked":
+		return "checked, nothing to change"
+	case "Unwired":
+		return fmt.Sprintf("unwired, %s", plural(h.Changes, "change"))
 	case "WiringHeldBack":
 		return "held back by the first entry"
 	case "WiringRefused":
@@ -162,6 +166,14 @@ func age(d time.Duration) string {
 	}
 }
 
+// plural returns "1 change" or "2 changes".
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
 // tally returns "1 error, 2 warnings".
 func tally(t diagnose.Totals) string {
 	var out []string
@@ -169,11 +181,8 @@ func tally(t diagnose.Totals) string {
 		n    int
 		word string
 	}{{t.Errors, "error"}, {t.Warnings, "warning"}} {
-		switch {
-		case c.n == 1:
-			out = append(out, "1 "+c.word)
-		case c.n > 1:
-			out = append(out, fmt.Sprintf("%d %ss", c.n, c.word))
+		if c.n > 0 {
+			out = append(out, plural(c.n, c.word))
 		}
 	}
 	if len(out) == 0 {

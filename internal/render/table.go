@@ -76,7 +76,7 @@ func (p *Printer) row(row []Cell, widths []int) error {
 			return p.wrapped(strings.Repeat(" ", below), p.tone(c.Tone).Render(c.Text), below)
 		}
 		text := c.Text
-		if !c.Raw {
+		if !c.Raw && text != "" {
 			text = p.tone(c.Tone).Render(text)
 		}
 		pad := strings.Repeat(" ", widths[i]-lipgloss.Width(c.Text))

@@ -30,10 +30,31 @@ const narrowest = 24
 // terminal, further lines indented. A pipe gets one line.
 func (p *Printer) wrapped(head, text string, indent int) error {
 	if room := p.width - indent; p.width > 0 && room >= narrowest {
-		text = strings.ReplaceAll(ansi.Wordwrap(text, room, ""), "\n", "\n"+strings.Repeat(" ", indent))
+		text = strings.ReplaceAll(Wrap(text, room), "\n", "\n"+strings.Repeat(" ", indent))
 	}
 	_, err := fmt.Fprintln(p.w, strings.TrimRight(head+text, " "))
 	return err
+}
+
+// Wrap breaks a text at blanks so that lines stay within width where they can: names
+// are not broken at their hyphens. Colours take no room.
+func Wrap(text string, width int) string {
+	var out strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch n := ansi.StringWidth(word); {
+		case i == 0:
+		case column+1+n > width:
+			out.WriteByte('\n')
+			column = 0
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+		out.WriteString(word)
+		column += ansi.StringWidth(word)
+	}
+	return out.String()
 }
 
 // cut shortens a text to a width.
