@@ -44,6 +44,7 @@ var shown = map[string]struct {
 	"status":          {"status -f SCENE", []string{"table", "wide", "json", "yaml", "short"}},
 	"diagnose":        {"diagnose -f SCENE", []string{"table", "wide", "json", "yaml", "short"}},
 	"diagnose-vm":     {"diagnose -f SCENE vm/trainer -n tenant-acme", []string{"table", "wide", "json", "yaml", "short"}},
+	"diagnose-busy":   {"diagnose -f SCENE vm/render-c -n tenant-blue", []string{"table", "json", "short"}},
 	"diagnose-good":   {"diagnose -f SCENE vm/bert -n tenant-acme", []string{"table", "json", "short"}},
 	"diagnose-node":   {"diagnose -f SCENE node/worker-7", []string{"table", "json"}},
 	"discover":        {"discover --lspci hgx=testdata/cases/44-hgx-h200-with-nvswitches/lspci.txt", []string{"table", "wide", "json", "yaml"}},
@@ -132,7 +133,7 @@ func TestTerminal(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("COLUMNS", "")
 	for name, args := range map[string]string{
-		"status": "status -f SCENE", "diagnose-vm": "diagnose -f SCENE vm/trainer -n tenant-acme", "diagnose": "diagnose -f SCENE", "diagnose-node": "diagnose -f SCENE node/worker-7",
+		"status": "status -f SCENE", "diagnose-vm": "diagnose -f SCENE vm/trainer -n tenant-acme", "diagnose-busy": "diagnose -f SCENE vm/render-c -n tenant-blue", "diagnose": "diagnose -f SCENE", "diagnose-node": "diagnose -f SCENE node/worker-7",
 	} {
 		for width, columns := range map[string]uint16{"80": 80, "120": 120} {
 			t.Run(name+" "+width, func(t *testing.T) {

@@ -161,7 +161,7 @@ func (x *index) supplyText(link Link, v *VM) string {
 	case link == LinkFunction:
 		return count(cards, "GPU", "GPUs") + " on " + count(len(nodes), "node", "nodes")
 	case link == LinkDriver:
-		return strconv.Itoa(onVFIO) + " on a vfio driver"
+		return strconv.Itoa(onVFIO) + " of " + strconv.Itoa(cards) + " on a vfio driver"
 	case link == LinkPlugin && len(releases) > 0:
 		return "device plugin " + strings.Join(releases, ", ")
 	}

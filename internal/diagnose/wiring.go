@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -27,8 +28,24 @@ func (d *diagnosis) wiring(subject Subject) {
 		d.found = append(d.found, New("GPU0304", w.Object, Values{"object": w.Object, "names": strings.Join(names, ", ")}))
 	}
 	if w.NeedsGate && !w.Gate && !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Code == "GPU0301" }) && d.anyGPU() {
-		d.found = append(d.found, gateFinding(w.Object, nil))
+		d.found = append(d.found, d.gateMissing())
 	}
+}
+
+// gateMissing is the finding about a gate that no machine's chain has come to: an
+// error all the same when one needs it.
+func (d *diagnosis) gateMissing() Finding {
+	var users []string
+	for i := range d.vms {
+		if v := &d.vms[i]; !v.Halted && v.usesHostDevices() && slices.ContainsFunc(v.names(), d.concerns) {
+			users = append(users, v.String())
+		}
+	}
+	f := gateFinding(d.Wiring.Object, users)
+	if len(users) > 0 {
+		f.Severity = Error
+	}
+	return f
 }
 
 func (d *diagnosis) anyGPU() bool { return AnyGPU(d.Nodes, d.Hosts) }
@@ -94,7 +111,7 @@ func (d *diagnosis) nodeText(link Link, n *gpu.Node, h *gpu.Host) string {
 				on++
 			}
 		}
-		return count(on, "GPU", "GPUs") + " on a vfio driver"
+		return strconv.Itoa(on) + " of " + strconv.Itoa(len(h.GPUs())) + " on a vfio driver"
 	case link == LinkPlugin && n.Plugin.Known():
 		return "device plugin " + n.Plugin.String()
 	case link == LinkAllocatable:

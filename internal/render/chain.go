@@ -17,6 +17,7 @@ func (p *Printer) Chain(c *diagnose.Chain) error {
 		for i+run < len(c.Steps) && mute(&step) && c.Steps[i+run].State == step.State && mute(&c.Steps[i+run]) {
 			run++
 		}
+		step.Text = strings.TrimPrefix(step.Text, c.Subject+" ")
 		if err := p.step(&step, c.Steps[i:i+run]); err != nil {
 			return err
 		}

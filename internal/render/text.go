@@ -34,7 +34,7 @@ const findingIndent = 17
 // ShortFindings prints a line for each finding, without its hint.
 func (p *Printer) ShortFindings(findings []diagnose.Finding) error {
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(p.w, "%s %s %s: %s\n", f.Severity, f.Code, f.Object, f.Message); err != nil {
+		if _, err := fmt.Fprintf(p.w, "%s %s %s%s\n", f.Severity, f.Code, subject(f), f.Message); err != nil {
 			return err
 		}
 	}
