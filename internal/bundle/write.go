@@ -37,7 +37,7 @@ func Write(path string, b *Bundle) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
-	defer os.Remove(part.Name())
+	defer func() { _ = os.Remove(part.Name()) }()
 	_, err = part.Write(archive.Bytes())
 	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)

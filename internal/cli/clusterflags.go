@@ -20,19 +20,6 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
 	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the VM (default: that of the kubeconfig's context)")
-	completeWith(cmd, "namespace", func(ctx context.Context) ([]string, error) { return f.names(ctx, "namespace") })
-	completeWith(cmd, "context", func(context.Context) ([]string, error) { return cluster.Contexts(f.kubeconfig) })
-}
-
-// completeWith completes a flag's value with names that are asked for then.
-func completeWith(cmd *cobra.Command, flag string, names func(context.Context) ([]string, error)) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		found, err := names(cmd.Context())
-		if err != nil {
-			cobra.CompDebugln(err.Error(), false)
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	})
 }
 
 func (f *clusterFlags) given() bool { return f.kubeconfig != "" || f.kubeContext != "" }

@@ -42,10 +42,8 @@ secrets, for somebody else to look at: docs/diagnose.md lists what is in it.`,
   gpuctl diagnose -f gpu-trouble.tar.gz vm/trainer -n tenant-acme
   kubectl get kubevirt,nodes,vm,vmi,events -A -o yaml > cluster.yaml
   gpuctl diagnose -f cluster.yaml --lspci worker-7=lspci.txt --log launcher.log`,
-		Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			return completeSubject(cmd.Context(), &flags.clusterFlags, args, word)
-		},
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeSubject,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiagnose(cmd.Context(), s, &flags, &out, args)
 		},
@@ -160,7 +158,7 @@ func printReport(s *streams, out *output, r *diagnose.Report, e *diagnose.Eviden
 	if len(rest) == 0 && subject.Name == "" {
 		return s.allWell(e)
 	}
-	if subject.Name != "" {
+	if subject.Name != "" || out.is("wide") {
 		for i := range r.Chains {
 			if err := p.Chain(&r.Chains[i]); err != nil {
 				return err
@@ -172,6 +170,9 @@ func printReport(s *streams, out *output, r *diagnose.Report, e *diagnose.Eviden
 		if len(r.Chains) > 0 && len(rest) > 0 {
 			fmt.Fprintln(s.out)
 		}
+	}
+	if out.is("wide") {
+		return p.ExplainedFindings(r.Findings)
 	}
 	return p.Findings(rest)
 }
@@ -187,23 +188,4 @@ func (s *streams) allWell(e *diagnose.Evidence) error {
 		cards += len(e.Hosts[i].GPUs())
 	}
 	return s.commentary().Note("nothing is wrong: looked at %d nodes, %d GPUs of reported inventories, %d VMs", len(e.Nodes), cards, len(e.VMs))
-}
-
-// completeSubject completes "vm/", "vmi/" and "node/" with names of the cluster.
-func completeSubject(ctx context.Context, flags *clusterFlags, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	kind, _, ok := strings.Cut(word, "/")
-	if !ok {
-		return []string{"vm/", "vmi/", "node/"}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-	}
-	names, err := flags.names(ctx, kind)
-	if err != nil {
-		cobra.CompDebugln(err.Error(), false)
-	}
-	for i := range names {
-		names[i] = kind + "/" + names[i]
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

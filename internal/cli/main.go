@@ -31,7 +31,7 @@ const (
 func Main(program string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := &streams{in: stdin, out: stdout, err: stderr}
 	root := newRoot(s)
-	nameAfter(program, root)
+	s.program = nameAfter(program, root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -45,6 +45,7 @@ func Main(program string, args []string, stdin io.Reader, stdout, stderr io.Writ
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
+	program  string // what gpuctl was started as, where that is not gpuctl
 }
 
 // usageError is a mistake in the command line itself.
@@ -109,6 +110,7 @@ bad as --fail-on asks for (status, diagnose), 124 a strict --wait ran out.`,
 	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newDiagnose(s), newExplain(s), newVersion(s))
 	for _, c := range append(root.Commands(), root) {
 		c.Args = usageArgs(c.Args)
+		completeFlags(c)
 	}
 	return root
 }

@@ -13,16 +13,17 @@ const plugin = "kubectl-gpuctl"
 // nameAfter gives the command the name that the program was started under: what
 // kubectl starts as its plugin is called `kubectl gpuctl` in help, examples and
 // errors, and its completion scripts complete kubectl-gpuctl. Every other file
-// name, that of a copy with a version in it too, is gpuctl.
-func nameAfter(program string, root *cobra.Command) {
+// name, that of a copy with a version in it too, is gpuctl; for it "" is returned.
+func nameAfter(program string, root *cobra.Command) (name string) {
 	if !isPlugin(program) {
-		return
+		return ""
 	}
 	root.Use = plugin
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gpuctl"}
 	for _, c := range root.Commands() {
 		c.Example = strings.ReplaceAll(c.Example, "gpuctl ", "kubectl gpuctl ")
 	}
+	return "kubectl gpuctl"
 }
 
 // isPlugin reports whether the program's file is kubectl's plugin. Windows adds

@@ -123,7 +123,7 @@ func (f *statusFlags) keepLooking(ctx context.Context, s *streams, out *output, 
 	for {
 		var screen bytes.Buffer
 		started := time.Now()
-		f.lookOnce(ctx, &screen, look(s.out), out, client)
+		f.lookOnce(ctx, s, &screen, s.look(s.out), out, client)
 		text := screen.String()
 		select {
 		case <-ctx.Done(): // stopped, as one stops a watch
@@ -147,8 +147,8 @@ func (f *statusFlags) keepLooking(ctx context.Context, s *streams, out *output, 
 
 // lookOnce reads the cluster and prints it to a buffer as the stream will show it, or
 // prints why it could not be read.
-func (f *statusFlags) lookOnce(ctx context.Context, screen *bytes.Buffer, as render.Look, out *output, client *cluster.Client) {
-	shot := &streams{out: screen, err: screen}
+func (f *statusFlags) lookOnce(ctx context.Context, s *streams, screen *bytes.Buffer, as render.Look, out *output, client *cluster.Client) {
+	shot := &streams{out: screen, err: screen, program: s.program}
 	m, err := f.fromCluster(ctx, shot, client)
 	var o diagnose.Overview
 	if err == nil {

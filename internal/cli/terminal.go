@@ -12,15 +12,15 @@ import (
 )
 
 // printer returns a printer on stdout; commentary returns one on stderr.
-func (s *streams) printer() *render.Printer    { return render.New(s.out, look(s.out)) }
-func (s *streams) commentary() *render.Printer { return render.New(s.err, look(s.err)) }
+func (s *streams) printer() *render.Printer    { return render.New(s.out, s.look(s.out)) }
+func (s *streams) commentary() *render.Printer { return render.New(s.err, s.look(s.err)) }
 
 // look says what a stream can show: a pipe gets plain text of any width.
-func look(w io.Writer) render.Look {
+func (s *streams) look(w io.Writer) render.Look {
 	if !terminal(w) {
-		return render.Look{}
+		return render.Look{Program: s.program}
 	}
-	return render.Look{Colour: os.Getenv("NO_COLOR") == "", Symbols: utf8Locale(), Width: width(w)}
+	return render.Look{Program: s.program, Colour: os.Getenv("NO_COLOR") == "", Symbols: utf8Locale(), Width: width(w)}
 }
 
 // terminal reports whether w is a terminal that can do more than print lines.

@@ -55,7 +55,7 @@ func (p *Printer) step(s *diagnose.Step, run []diagnose.Step) error {
 	if err := p.wrapped(head+" ", text, chainIndent); err != nil || s.State != diagnose.Broken || s.Finding.Hint == "" {
 		return err
 	}
-	return p.wrapped(strings.Repeat(" ", chainIndent), p.styles.dim.Render(s.Finding.Hint), chainIndent)
+	return p.wrapped(strings.Repeat(" ", chainIndent), p.styles.dim.Render(p.command(s.Finding.Hint)), chainIndent)
 }
 
 func (p *Printer) silent(run []diagnose.Step) error {

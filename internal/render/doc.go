@@ -5,6 +5,7 @@ package render
 
 import (
 	"io"
+	"regexp"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
@@ -14,17 +15,19 @@ import (
 
 // Printer writes views to one stream.
 type Printer struct {
-	w      io.Writer
-	width  int // 0: text is not broken
-	glyphs glyphs
-	styles styles
+	w       io.Writer
+	width   int // 0: text is not broken
+	program string
+	glyphs  glyphs
+	styles  styles
 }
 
 // Look is what a stream can show.
 type Look struct {
 	Colour  bool
-	Symbols bool // beyond ASCII
-	Width   int  // columns, 0 for a stream without any
+	Symbols bool   // beyond ASCII
+	Width   int    // columns, 0 for a stream without any
+	Program string // what gpuctl was started as, where that is not gpuctl
 }
 
 type styles struct {
@@ -44,7 +47,7 @@ func New(w io.Writer, look Look) *Printer {
 	if look.Symbols {
 		g = terminalGlyphs()
 	}
-	return &Printer{w: w, width: look.Width, glyphs: g, styles: styles{
+	return &Printer{w: w, width: look.Width, program: look.Program, glyphs: g, styles: styles{
 		good: fg("2"), warn: fg("3"), bad: fg("1"), dim: base.Faint(true), bold: base.Bold(true), plain: base,
 	}}
 }
@@ -59,4 +62,15 @@ func (p *Printer) severity(s diagnose.Severity) lipgloss.Style {
 	default:
 		return p.styles.dim
 	}
+}
+
+// ownCommand matches gpuctl's commands in a text.
+var ownCommand = regexp.MustCompile(`\bgpuctl (agent|diagnose|discover|explain|install|status|uninstall|upgrade|wire)\b`)
+
+// command returns a text whose commands are those of the program as it was started.
+func (p *Printer) command(text string) string {
+	if p.program == "" {
+		return text
+	}
+	return ownCommand.ReplaceAllString(text, p.program+" $1")
 }

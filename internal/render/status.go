@@ -246,7 +246,7 @@ func (s *statusPrinter) findings() {
 	s.line("")
 	for i, f := range rest {
 		if i == manyFindings && !s.wide {
-			s.line(s.label("") + s.styles.dim.Render(fmt.Sprintf("and %d more: gpuctl diagnose", len(rest)-i)))
+			s.line(s.label("") + s.styles.dim.Render(s.command(fmt.Sprintf("and %d more: gpuctl diagnose", len(rest)-i))))
 			return
 		}
 		style := s.severity(f.Severity)
@@ -274,7 +274,7 @@ func (s *statusPrinter) end() {
 	}
 	text = style.Render(text)
 	if s.o.Next != "" {
-		text += "   next: " + s.styles.bold.Render(s.o.Next)
+		text += "   next: " + s.styles.bold.Render(s.command(s.o.Next))
 	}
 	s.line(text)
 }

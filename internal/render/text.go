@@ -14,18 +14,35 @@ import (
 // message on one line, the hint on the next.
 func (p *Printer) Findings(findings []diagnose.Finding) error {
 	for _, f := range findings {
-		head := p.severity(f.Severity).Render(fmt.Sprintf("%-7s %s", f.Severity, f.Code))
-		if err := p.wrapped(head+"  ", subject(f)+f.Message, findingIndent); err != nil {
-			return err
-		}
-		if f.Hint == "" {
-			continue
-		}
-		if err := p.wrapped(strings.Repeat(" ", findingIndent), p.styles.dim.Render(f.Hint), findingIndent); err != nil {
+		if err := p.finding(&f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ExplainedFindings prints findings with what the catalogue has to say about them.
+func (p *Printer) ExplainedFindings(findings []diagnose.Finding) error {
+	for _, f := range findings {
+		if err := p.finding(&f); err != nil {
+			return err
+		}
+		entry, _ := diagnose.Lookup(string(f.Code))
+		for _, text := range []string{entry.About, entry.Anchor()} {
+			if err := p.wrapped(strings.Repeat(" ", findingIndent), p.styles.dim.Render(text), findingIndent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Printer) finding(f *diagnose.Finding) error {
+	head := p.severity(f.Severity).Render(fmt.Sprintf("%-7s %s", f.Severity, f.Code))
+	if err := p.wrapped(head+"  ", subject(*f)+f.Message, findingIndent); err != nil || f.Hint == "" {
+		return err
+	}
+	return p.wrapped(strings.Repeat(" ", findingIndent), p.styles.dim.Render(p.command(f.Hint)), findingIndent)
 }
 
 // findingIndent is where the message of a finding starts.
