@@ -15,6 +15,7 @@ import (
 	"github.com/gpuctl/gpuctl/internal/bundle"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 	"github.com/gpuctl/gpuctl/internal/patch"
 )
@@ -151,6 +152,7 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		Nodes: in.Nodes, Hosts: in.Hosts, Release: in.Release, VMs: facts.VMs, Pods: facts.Pods,
 		Messages: facts.Messages, Logs: m.logs, Legacy: facts.Legacy,
 	}
+	e.Given = givenNodes(m.inventories, in.Nodes)
 	var found []diagnose.Finding
 	if e.Wiring, found, err = patch.Examine(in); err != nil {
 		return e, notes, fmt.Errorf("examine %s: %w", in.Target.Ref(), err)
@@ -193,4 +195,14 @@ func lastHook(events []cluster.Happening) *diagnose.HookView {
 		v.Changes, _ = strconv.Atoi(found[1]) // digits
 	}
 	return &v
+}
+
+// givenNodes names the nodes whose inventories were given.
+func givenNodes(inventories map[string]inventory, nodes []gpu.Node) []string {
+	hosts, _ := assign(inventories, nodes)
+	var out []string
+	for _, h := range hosts {
+		out = append(out, h.Node)
+	}
+	return out
 }

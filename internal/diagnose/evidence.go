@@ -15,6 +15,7 @@ type Evidence struct {
 	Wiring  *Wiring // nil when no KubeVirt CR was given
 	Nodes   []gpu.Node
 	Hosts   []gpu.Host
+	Given   []string    // nodes whose inventories were given, not reported by an agent
 	Release gpu.Release // of nodes on which no plugin was seen
 	Agents  []Agent
 	VMs     []VM

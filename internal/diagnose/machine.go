@@ -186,7 +186,7 @@ func (x *index) instead(name gpu.ResourceName) string {
 	for _, e := range x.Wiring.Table.Entries {
 		id, ok := e.ID()
 		if strings.EqualFold(string(e.Name), string(name)) || ok && id.IsNVIDIA() && slices.Contains(ids, id.Device) {
-			return "; it lists " + string(e.Name) + " instead"
+			return "; for these cards it lists " + string(e.Name)
 		}
 	}
 	return ""

@@ -83,10 +83,9 @@ func mode(n *gpu.Node, h *gpu.Host) []Finding {
 		return nil
 	}
 	cards := map[gpu.ID]int{}
-	vgpu := len(h.Mdevs) > 0
+	vgpu := makesVGPUs(h)
 	for i := range h.Functions {
 		f := &h.Functions[i]
-		vgpu = vgpu || f.IsNVIDIA() && (f.VF || len(f.MdevTypes) > 0 || len(f.VGPUTypes) > 0)
 		if f.IsGPU() && !f.Driver.IsVFIO() {
 			cards[f.ID]++
 		}

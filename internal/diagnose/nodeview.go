@@ -17,7 +17,9 @@ func (x *index) nodeViews(n *gpu.Node, findings []Finding) []NodeView {
 		for _, m := range gpu.MatchNames(h, n, x.releaseOf(n), x.table()) {
 			cards[m.Name] += int64(m.Count)
 		}
-		x.unbound(h, n, cards)
+		if !forOthers(n, h) {
+			x.unbound(h, n, cards)
+		}
 	}
 	names := maps.Clone(cards)
 	for name := range n.Allocatable {
@@ -26,6 +28,7 @@ func (x *index) nodeViews(n *gpu.Node, findings []Finding) []NodeView {
 		}
 	}
 	_, meant := Unserved(n, h)
+	meant = meant && !forOthers(n, h)
 	if len(names) == 0 && !meant {
 		return nil
 	}

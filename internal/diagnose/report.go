@@ -36,7 +36,7 @@ func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
 	d.wiring(subject)
 	d.logs(subject)
 	if subject.Name == "" {
-		d.found = append(d.found, d.Findings...)
+		d.found = append(d.found, d.untold()...)
 		d.ok = true
 	}
 	return Report{Findings: SortCausal(d.settled()), Chains: d.chains}, d.ok
