@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,9 +247,16 @@ func TestDroppedConnections(t *testing.T) {
 
 // proxy forwards to the API server, byte for byte, unless told to drop.
 type proxy struct {
-	config *rest.Config
-	mu     sync.Mutex
-	open   []net.Conn
+	config  *rest.Config
+	blocked atomic.Bool // every connection is dropped
+	mu      sync.Mutex
+	open    []net.Conn
+}
+
+// block takes the way to the API server away, or gives it back.
+func (p *proxy) block(blocked bool) {
+	p.blocked.Store(blocked)
+	p.cut()
 }
 
 // dropping starts a proxy; with always it drops every connection at once.
@@ -259,6 +267,7 @@ func dropping(t *testing.T, c *cluster.Cluster, always bool) *proxy {
 		t.Fatal(err)
 	}
 	p := &proxy{config: c.Config()}
+	p.blocked.Store(always)
 	server := strings.TrimPrefix(p.config.Host, "https://")
 	p.config.Host = "https://" + listener.Addr().String()
 	var wg sync.WaitGroup
@@ -268,7 +277,7 @@ func dropping(t *testing.T, c *cluster.Cluster, always bool) *proxy {
 			if err != nil {
 				return
 			}
-			if always {
+			if p.blocked.Load() {
 				_ = conn.Close()
 				continue
 			}
