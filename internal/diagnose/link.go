@@ -85,6 +85,7 @@ func SortCausal(findings []Finding) []Finding {
 			cmp.Compare(a.Code, b.Code),
 			strings.Compare(a.Object, b.Object),
 			strings.Compare(a.Message, b.Message),
+			strings.Compare(a.Hint, b.Hint),
 		)
 	})
 	type key struct {

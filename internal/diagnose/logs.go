@@ -10,9 +10,24 @@ import (
 	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
-// pluginTrouble are the words of NVIDIA's device plugin for what it cannot do.
-var pluginTrouble = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)the ResourceName "\S*" is invalid|error starting .* device plugin|could not (?:start|register)|failed to (?:start|register|dial|create)|unable to (?:open|read|get)|error (?:accessing|reading|opening)|marking .*unhealthy|no such file or directory|invalid allocation request|requested device`)
+// pluginTrouble are the words of device plugins, NVIDIA's and virt-handler's, for what
+// they cannot do; the first ones nobody else says.
+var (
+	pluginOwn = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)the ResourceName "\S*" is invalid|skipping \S+ driver \S+ is not a supported VFIO driver|could not get (?:driver|IOMMU group|vGPU type identifier) for device|IommuGroup has changed on the system|invalid allocation request|could not determine iommufd device|could not find device name for device id|error opening pci ids file|error starting .* device plugin|error registering with device plugin manager|unable to restart server|marking .*unhealthy|failed to read (?:iommu_group|driver) link|monitored device /dev/vfio\S* disappeared|IOMMUFD not supported on this node`)
+	})
+	pluginTrouble = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)could not (?:start|register)|failed to (?:start|register|dial|create)|unable to (?:open|read|get)|error (?:accessing|reading|opening)|no such file or directory|requested device`)
+	})
+)
+
+// noMdevs is what NVIDIA's plugin says on each node without mediated devices.
+var noMdevs = regexp.MustCompile(`/sys/(?:bus|class)/mdev`)
+
+// managerTrouble are the words of gpu-operator's vfio-manager, of its init container
+// k8s-driver-manager, and of the validator behind them.
+var managerTrouble = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)driver is pre-installed on host|could not unload NVIDIA driver kernel modules|failed to bind (?:device|graphics auxiliary device|\S+ to)|failed to unbind \S+ from|failed to find directory for vfio driver|failed to load "?\S*vfio\S* driver|device not bound to '?\S*vfio`)
 })
 
 // notSet is virt-launcher's warning that a variable with a device's addresses is
@@ -29,10 +44,18 @@ func (d *diagnosis) logs(subject Subject) {
 		log := &d.Logs[i]
 		launcher := d.launcherLog(log)
 		for number, line := range log.Lines {
-			switch found := pluginTrouble().MatchString(line); {
-			case launcher(line):
-			case found && !d.saysMore(line):
-				d.found = append(d.found, New("GPU0417", "log "+log.Name, Values{
+			code := Code("GPU0417")
+			switch {
+			case noMdevs.MatchString(line):
+				continue
+			case pluginOwn().MatchString(line):
+			case managerTrouble().MatchString(line):
+				code = "GPU0218"
+			case launcher(line) || !pluginTrouble().MatchString(line):
+				continue
+			}
+			if !d.saysMore(line) {
+				d.found = append(d.found, New(code, "log "+log.Name, Values{
 					"where": fmt.Sprintf("%s:%d", log.Name, number+1), "text": shorten(oneLine(line)),
 				}))
 			}

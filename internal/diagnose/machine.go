@@ -247,6 +247,11 @@ func (x *index) launcher(v *VM) *Finding {
 			f := New("GPU0508", v.String(), Values{"user": v.String(), "text": p.Refused})
 			return &f
 		case p.Problem != "" && !p.Done && p.Node != "":
+			for _, s := range read(&Message{About: Ref{"Pod", p.Namespace, p.Name}, Text: p.Problem}) {
+				if s.code == "GPU0525" {
+					return x.symptomFinding(v, &s)
+				}
+			}
 			f := New("GPU0529", v.String(), Values{"user": v.String(), "text": p.Problem, "namespace": p.Namespace, "pod": p.Name})
 			return &f
 		}
@@ -279,7 +284,14 @@ func (x *index) symptomFinding(v *VM, s *symptom) *Finding {
 		"user": v.String(), "text": s.text, "group": s.group, "device": x.device(s),
 		"namespace": v.Namespace, "vm": v.Name, "hint": "upgrade the device plugin to v1.4.0 or newer, and see which plugin serves the name: kubectl get pods -A | grep device-plugin",
 	}
-	if slices.ContainsFunc(v.names(), gpu.ResourceName.IsContainer) {
+	values["pod"] = "-l vm.kubevirt.io/name=" + v.Name
+	if s.message.About.Kind == "Pod" {
+		values["pod"] = s.message.About.Name
+	}
+	switch {
+	case len(v.Claims) > 0 && len(v.Devices) == 0, strings.Contains(s.text, "DRA GPU"), strings.Contains(s.text, "in metadata for claim"):
+		values["hint"] = "see what the claim's driver has published: kubectl get resourceclaims -n " + v.Namespace + " -o yaml"
+	case slices.ContainsFunc(v.names(), gpu.ResourceName.IsContainer):
 		values["hint"] = "ask for the name that the KubeVirt device plugin serves; nvidia.com/gpu belongs to containers"
 	}
 	f := New(s.code, v.String(), values)

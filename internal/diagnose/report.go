@@ -23,8 +23,8 @@ type Report struct {
 // Diagnose walks the chain for every node and every VM, and puts what broke it
 // first. ok is false when the subject is not among the evidence.
 func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
-	all := *e
-	all.Findings = gathered(e)
+	all := ordered(e)
+	all.Findings = gathered(&all)
 	d := &diagnosis{index: newIndex(&all), symptoms: map[Ref][]symptom{}}
 	d.collect()
 	for i := range e.Nodes {
@@ -166,7 +166,9 @@ func (d *diagnosis) vm(v *VM, subject Subject) {
 	}
 	if !slices.ContainsFunc(v.names(), d.concerns) {
 		for i := range said {
-			if f := d.symptomFinding(v, &said[i]); f != nil {
+			if f := d.symptomFinding(v, &said[i]); f != nil && !said[i].aboutDevice() {
+				continue
+			} else if f != nil {
 				d.found = append(d.found, *f)
 			} else if said[i].code == "GPU0301" || said[i].code == "GPU0302" || said[i].code == "GPU0315" {
 				d.fromMessages(v, said)

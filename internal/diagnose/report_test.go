@@ -8,10 +8,7 @@ import (
 	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
-const (
-	h200 gpu.ResourceName = "nvidia.com/GH100_H200_SXM_141GB"
-	l40s gpu.ResourceName = "nvidia.com/AD102GL_L40S"
-)
+const l40s gpu.ResourceName = "nvidia.com/AD102GL_L40S"
 
 // card returns a GPU in an IOMMU group of its own.
 func card(bus uint8, device gpu.DeviceID, driver gpu.Driver) gpu.Function {
