@@ -53,7 +53,11 @@ func TestFirstFinding(t *testing.T) {
 		"not passed on": {func(e *Evidence) {
 			e.Wiring.Object, e.Wiring.Copy = "HyperConverged kubevirt/hco", &Copy{"KubeVirt kubevirt/kubevirt", gpu.Table{Set: true}}
 		}, "GPU0327", ""},
-		"passed on":                            {func(e *Evidence) { e.Wiring.Copy = &Copy{"KubeVirt kubevirt/kubevirt", e.Wiring.Table} }, "GPU0509", ""},
+		"passed on": {func(e *Evidence) { e.Wiring.Copy = &Copy{"KubeVirt kubevirt/kubevirt", e.Wiring.Table} }, "GPU0509", ""},
+		"a right is missing": {func(e *Evidence) {
+			e.Messages, e.VMs[0].Phase, e.VMs[0].Node = nil, "Scheduled", "gpu-1"
+			e.Findings = []Finding{{Code: "GPU0130", Severity: Error, Object: "cluster"}}
+		}, "GPU0130", ""},
 		"unhealthy":                            {func(e *Evidence) { unserved(e) }, "GPU0414", ""},
 		"unhealthy, and nothing else is known": {func(e *Evidence) { unserved(e, about("GPU0105"), about("GPU0215")) }, "GPU0414", ""},
 		"unserved, and a silent agent": {func(e *Evidence) {
