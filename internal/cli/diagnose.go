@@ -123,8 +123,15 @@ func (f *diagnoseFlags) subject(args []string) (diagnose.Subject, error) {
 	return subject, nil
 }
 
-// notAmong says that the subject was not found, and where it may be.
+// notAmong says that the subject was not found, and where it may be, or that nobody
+// could look for it.
 func notAmong(subject diagnose.Subject, e *diagnose.Evidence) error {
+	unread := map[string]string{"vm": "VirtualMachines", "vmi": "VirtualMachineInstances", "node": "Nodes"}[subject.Kind] + " could not be read: "
+	for _, f := range e.Findings {
+		if why, ok := strings.CutPrefix(f.Message, unread); ok && f.Code == "GPU0130" && !strings.Contains(why, "outside of the namespace") {
+			return fmt.Errorf("%s %q could not be looked for: %s (%s)", subject.Kind, subject.Name, why, f.Code)
+		}
+	}
 	if subject.Kind == "node" {
 		return fmt.Errorf("node %q is not there; kubectl get nodes lists them", subject.Name)
 	}

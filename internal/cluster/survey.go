@@ -135,6 +135,14 @@ func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
 	}
 	s.Docs = append(s.Docs, c.legacy(ctx, s.Docs)...)
 	s.Docs = slices.DeleteFunc(s.Docs, foreignPlugin(s.Docs))
+	s.Docs = slices.DeleteFunc(s.Docs, ofGoneMachines(s.Docs, func(in string) bool {
+		for i := range kinds {
+			if isMachine(kinds[i].Kind) && !found[i].tells(in, namespace) {
+				return false
+			}
+		}
+		return true
+	}))
 	return s, nil
 }
 
@@ -143,6 +151,12 @@ type outcome struct {
 	docs    []manifest.Document
 	partial error // it could only be read in the namespace
 	err     error
+}
+
+// tells reports whether all objects in a namespace were listed, where the one that is
+// diagnosed is the only one that may have been.
+func (o *outcome) tells(in, namespace string) bool {
+	return o.err == nil && (o.partial == nil || in == namespace)
 }
 
 func (c *Client) survey(ctx context.Context, k *surveyed, namespace string) (o outcome) {
@@ -209,6 +223,38 @@ func (k *surveyed) missing(err error, partly bool) diagnose.Finding {
 		"what": k.Kind + "s", "problem": fmt.Sprintf("you may not list %s %s, so it is not known %s", resource, where, k.loses),
 		"hint": "kubectl auth can-i list " + resource + " -A tells; docs/diagnose.md has a ClusterRole with the rights",
 	})
+}
+
+func isMachine(kind string) bool { return kind == "VirtualMachine" || kind == "VirtualMachineInstance" }
+
+// ofGoneMachines tells Events about VMs and instances that are gone: Kubernetes keeps
+// Events for an hour. known says of a namespace whether all of its machines are there.
+func ofGoneMachines(docs []manifest.Document, known func(namespace string) bool) func(manifest.Document) bool {
+	there := map[string]bool{}
+	for i := range docs {
+		switch d := &docs[i]; {
+		case isMachine(d.Kind()):
+			there["machine "+d.Meta("namespace")+"/"+d.Meta("name")] = true
+		case d.Kind() == "Pod":
+			there["pod "+d.Meta("namespace")+"/"+d.Meta("name")] = true
+		}
+	}
+	return func(d manifest.Document) bool {
+		if d.Kind() != "Event" {
+			return false
+		}
+		kind, namespace, name := text(d.Object, "involvedObject", "kind"), text(d.Object, "involvedObject", "namespace"), text(d.Object, "involvedObject", "name")
+		machine := name
+		if launcher, ok := strings.CutPrefix(name, "virt-launcher-"); ok && kind == "Pod" {
+			if there["pod "+namespace+"/"+name] {
+				return false
+			}
+			machine = launcher[:max(strings.LastIndexByte(launcher, '-'), 0)]
+		} else if !isMachine(kind) {
+			return false
+		}
+		return known(namespace) && !there["machine "+namespace+"/"+machine]
+	}
 }
 
 // foreignPlugin tells pods that look like the device plugin and that no DaemonSet

@@ -42,8 +42,33 @@ type Wiring struct {
 	// DRA says whether devices may come from resource claims.
 	DRA   gpu.Presence
 	Lacks []Lack
+	// Copy is what HyperConverged has passed on to KubeVirt; nil without one.
+	Copy *Copy
 	// Permit returns the flags with which wire permits a name.
 	Permit func(gpu.ResourceName) string
+}
+
+// Copy is the KubeVirt CR that a HyperConverged manages.
+type Copy struct {
+	Object string // "KubeVirt kubevirt/kubevirt"
+	Table  gpu.Table
+}
+
+// permits reports whether KubeVirt lets a machine have the name: by the table, and by
+// the copy of it that KubeVirt reads.
+func (w *Wiring) permits(name gpu.ResourceName) bool {
+	return (!w.Table.Set || w.Table.Permits(name)) && !w.heldUp(name)
+}
+
+// heldUp reports a name that HyperConverged permits and has not passed on.
+func (w *Wiring) heldUp(name gpu.ResourceName) bool {
+	return w.Copy != nil && w.Copy.Table.Set && !w.Copy.Table.Permits(name)
+}
+
+// readsLegacy reports whether KubeVirt may take its configuration from the legacy
+// ConfigMap: no release since 1.0 does.
+func (w *Wiring) readsLegacy() bool {
+	return w == nil || w.Version == "" || strings.HasPrefix(strings.TrimPrefix(w.Version, "v"), "0.")
 }
 
 // Lack is an entry that the table should have.

@@ -76,7 +76,7 @@ func (x *index) cardless(link Link, v *VM) bool {
 // early returns what explains a refusal whatever the nodes offer: a ConfigMap that
 // shadows the CR, and a request that can never be met.
 func (x *index) early(v *VM, said []symptom) *Finding {
-	if len(x.Legacy) > 0 && slices.ContainsFunc(said, func(s symptom) bool { return x.contradicts(&s) }) {
+	if len(x.Legacy) > 0 && x.Wiring.readsLegacy() && slices.ContainsFunc(said, func(s symptom) bool { return x.contradicts(&s) }) {
 		return raised(x.Legacy[0].Finding())
 	}
 	for _, problem := range v.BadName {
@@ -105,7 +105,7 @@ func (x *index) contradicts(s *symptom) bool {
 	case s.code == "GPU0301":
 		return x.Wiring.Gate || !x.Wiring.NeedsGate
 	case s.code == "GPU0302":
-		return !x.Wiring.Table.Set || x.Wiring.Table.Permits(s.name)
+		return x.Wiring.permits(s.name)
 	}
 	return s.code == "GPU0315" // no release that reads the CR asks for the GPU gate
 }
@@ -147,8 +147,12 @@ func (x *index) permit(v *VM, said []symptom) *Finding {
 		return nil
 	}
 	for _, name := range v.names() {
-		if x.Wiring.Table.Set && !x.Wiring.Table.Permits(name) {
-			return x.notPermitted(name, x.Wiring.Object)
+		switch w := x.Wiring; {
+		case w.permits(name):
+		case w.Table.Set && !w.Table.Permits(name):
+			return x.notPermitted(name, w.Object)
+		default:
+			return raised(New("GPU0327", w.Object, Values{"target": w.Object, "kubevirt": w.Copy.Object}))
 		}
 	}
 	return nil
@@ -218,11 +222,9 @@ func (x *index) instance(v *VM, said []symptom) *Finding {
 		s := &said[i]
 		switch {
 		case s.code == "GPU0302" && x.Wiring != nil && x.contradicts(s):
-			f := New("GPU0509", v.String(), Values{"user": v.String(), "name": string(s.name)})
-			return &f
+			return notTried(v, string(s.name))
 		case s.code == "GPU0301" && x.Wiring != nil && x.contradicts(s):
-			f := New("GPU0509", v.String(), Values{"user": v.String(), "name": "host devices"})
-			return &f
+			return notTried(v, "host devices")
 		case s.code == "GPU0513" || s.code == "GPU0315":
 			hint := "see who refuses it: kubectl get events -n " + v.Namespace
 			if strings.Contains(s.text, "exceeded quota") {
@@ -233,6 +235,17 @@ func (x *index) instance(v *VM, said []symptom) *Finding {
 		}
 	}
 	return nil
+}
+
+// notTried reports a machine that waits out KubeVirt's back-off. wire wakes instances;
+// a VM that has none is not touched by it.
+func notTried(v *VM, name string) *Finding {
+	hint := "gpuctl wire wakes it; without that KubeVirt tries within 16 minutes"
+	if v.Kind == "VirtualMachine" && v.Phase == "" {
+		hint = "KubeVirt tries within 16 minutes, and at once when the VM is changed: kubectl annotate vm " + v.Name + " -n " + v.Namespace + " --overwrite gpuctl.dev/woken-at=now"
+	}
+	f := New("GPU0509", v.String(), Values{"user": v.String(), "name": name, "hint": hint})
+	return &f
 }
 
 // launcher returns why the machine's launcher does not run.

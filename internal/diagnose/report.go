@@ -35,10 +35,12 @@ func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
 	}
 	d.wiring(subject)
 	d.logs(subject)
-	if subject.Name == "" {
-		d.found = append(d.found, d.untold()...)
-		d.ok = true
+	for _, f := range d.untold() {
+		if subject.Name == "" || f.Code == "GPU0130" { // what was not read may have told more
+			d.found = append(d.found, f)
+		}
 	}
+	d.ok = d.ok || subject.Name == ""
 	return Report{Findings: SortCausal(d.settled()), Chains: d.chains}, d.ok
 }
 

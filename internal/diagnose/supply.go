@@ -175,6 +175,10 @@ func (f *Finding) about(node string) bool {
 	return head == nodeObject(node)
 }
 
+// weak are the codes of what explains nothing when there is another finding, the
+// weakest first: a silent agent, a gap in an inventory, and that a node does not serve.
+var weak = []Code{"GPU0105", "GPU0215", "GPU0102"}
+
 // mostCausal returns the finding that comes first along the chain, as an error; nil
 // when there is none.
 func mostCausal(findings []Finding) *Finding {
@@ -182,6 +186,12 @@ func mostCausal(findings []Finding) *Finding {
 		return nil
 	}
 	same := slices.Clone(findings)
+	for _, code := range weak {
+		isOther := func(f Finding) bool { return f.Code != code }
+		if slices.ContainsFunc(same, isOther) {
+			same = slices.DeleteFunc(same, func(f Finding) bool { return !isOther(f) })
+		}
+	}
 	for i := range same {
 		same[i].Severity = Error // the chain alone decides
 	}

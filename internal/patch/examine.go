@@ -90,6 +90,7 @@ func (p *planner) asKubeVirtHasIt(w *diagnose.Wiring) error {
 	if err != nil {
 		return badShape(kubevirt.Ref(), err)
 	}
+	w.Copy = &diagnose.Copy{Object: kubevirt.Ref(), Table: table}
 	if slices.ContainsFunc(w.Table.Entries, func(e gpu.Entry) bool { return !e.Disabled && !e.Odd && !table.Permits(e.Name) }) {
 		p.report("GPU0327", p.object, diagnose.Values{"target": p.object, "kubevirt": kubevirt.Ref()})
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -13,11 +14,10 @@ import (
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
-// hyperConverged installs a CRD of testdata and one object that manages the
-// cluster's KubeVirt; both go when the test ends.
-func hyperConverged(t *testing.T, c *cluster.Cluster, crdFile, version, spec string) *unstructured.Unstructured {
+// installCRD installs the CRD of a file; it goes when the test ends.
+func installCRD(t *testing.T, c *cluster.Cluster, file string) {
 	t.Helper()
-	text, err := os.ReadFile(crdFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +31,13 @@ func hyperConverged(t *testing.T, c *cluster.Cluster, crdFile, version, spec str
 			return nil
 		})
 	})
+}
+
+// hyperConverged installs a CRD of testdata and one object that manages the
+// cluster's KubeVirt; both go when the test ends.
+func hyperConverged(t *testing.T, c *cluster.Cluster, crdFile, version, spec string) *unstructured.Unstructured {
+	t.Helper()
+	installCRD(t, c, crdFile)
 	hco := c.Decode("{apiVersion: hco.kubevirt.io/" + version + ", kind: HyperConverged, metadata: {name: hco, namespace: kubevirt}, spec: " + spec + "}")
 	c.Eventually(soon, "the CRD is served", func(ctx context.Context) error {
 		_, err := c.Resource(hco).Create(ctx, hco, metav1.CreateOptions{})
@@ -98,6 +105,40 @@ func TestHyperConvergedDoesNotPassOn(t *testing.T) {
 	}
 }
 
+// passOn plays HyperConverged's operator in version v1: when the H200 is in its table
+// it copies the table onto the KubeVirt CR, once.
+func passOn(c *cluster.Cluster, hco *unstructured.Unstructured) (copied chan struct{}) {
+	copied = make(chan struct{})
+	go func() {
+		defer close(copied)
+		c.Eventually(soon, "the table is there", func(ctx context.Context) error {
+			got, err := c.Resource(hco).Get(ctx, "hco", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			list, _, _ := unstructured.NestedSlice(got.Object, "spec", "virtualization", "permittedHostDevices", "pciHostDevices")
+			if !strings.Contains(fmt.Sprint(list), h200) {
+				return errorf("the table is %v", list)
+			}
+			kv, err := c.Resource(kubeVirtRef(c)).Get(ctx, "kubevirt", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, e := range list {
+				entry := e.(map[string]any)
+				entry["pciVendorSelector"] = entry["pciDeviceSelector"]
+				delete(entry, "pciDeviceSelector")
+			}
+			if err := unstructured.SetNestedSlice(kv.Object, list, "spec", "configuration", "permittedHostDevices", "pciHostDevices"); err != nil {
+				return err
+			}
+			_, err = c.Resource(kv).Update(ctx, kv, metav1.UpdateOptions{})
+			return err
+		})
+	}()
+	return copied
+}
+
 // HyperConverged's operator, played here, copies the table; then the waiting
 // instance is woken.
 func TestHyperConvergedPassesOn(t *testing.T) {
@@ -109,29 +150,7 @@ func TestHyperConvergedPassesOn(t *testing.T) {
 	u := c.Create(vmi(c, ns, "stuck", "gpus", h200))
 	c.Eventually(soon, "the instance is refused", hangs(c, u))
 	hco := hyperConverged(t, c, "testdata/hyperconverged-v1.yaml", "v1", "{}")
-	copied := make(chan struct{})
-	go func() {
-		defer close(copied)
-		c.Eventually(soon, "the table is there", func(ctx context.Context) error {
-			got, err := c.Resource(hco).Get(ctx, "hco", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if list, _, _ := unstructured.NestedSlice(got.Object, "spec", "virtualization", "permittedHostDevices", "pciHostDevices"); len(list) == 0 {
-				return errorf("no table")
-			}
-			kv, err := c.Resource(kubeVirtRef(c)).Get(ctx, "kubevirt", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			entry := map[string]any{"pciVendorSelector": "10DE:2335", "resourceName": h200, "externalResourceProvider": true}
-			if err := unstructured.SetNestedSlice(kv.Object, []any{entry}, "spec", "configuration", "permittedHostDevices", "pciHostDevices"); err != nil {
-				return err
-			}
-			_, err = c.Resource(kv).Update(ctx, kv, metav1.UpdateOptions{})
-			return err
-		})
-	}()
+	copied := passOn(c, hco)
 	_, stderr := succeed(t, c, "wire")
 	<-copied
 	if !strings.Contains(stderr, "GPU0103") || strings.Contains(stderr, "GPU0327") {
