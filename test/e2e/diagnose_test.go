@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -18,10 +19,19 @@ import (
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
-// diagnoseBoth diagnoses a cluster.
+// diagnoseBoth diagnoses a cluster, and a bundle of it: both have to come to the same.
 func diagnoseBoth(t *testing.T, c *cluster.Cluster, args ...string) (code int, found []diagnose.Finding) {
 	t.Helper()
-	code, found = diagnoseLive(t, c, args...)
+	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	code, stdout, stderr := gpuctl(c, append([]string{"diagnose", "-o", "json", "--bundle", bundle}, args...)...)
+	if code != 0 && code != 3 || strings.Contains(stderr, "other findings") {
+		t.Fatalf("diagnose --bundle: exit %d\n%s", code, stderr)
+	}
+	found = findingsOf(t, stdout)
+	again, stdout, stderr := run(append([]string{"diagnose", "-o", "json", "-f", bundle}, args...)...)
+	if diff := cmp.Diff(found, findingsOf(t, stdout)); diff != "" || again != code {
+		t.Errorf("exit %d live, %d from the bundle; findings (-live +bundle):\n%s\n%s", code, again, diff, stderr)
+	}
 	return code, found
 }
 
