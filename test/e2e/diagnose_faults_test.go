@@ -243,8 +243,8 @@ func taken(w *ward) []string {
 // holderStopped stops the holder; then the other one gets the GPU.
 func holderStopped(w *ward, hint string) {
 	w.t.Helper()
-	stdout, _ := succeed(w.t, w.Cluster, "status")
-	if !strings.Contains(hint, "gpuctl status shows who holds what") || !strings.Contains(stdout, "holder") {
+	stdout, _ := succeed(w.t, w.Cluster, "status", "-o", "wide")
+	if !strings.Contains(hint, "gpuctl status -o wide shows who has them") || !strings.Contains(stdout, w.ns+"/holder") {
 		w.t.Errorf("status does not show what the hint says, %q:\n%s", hint, stdout)
 	}
 	deleteAnyway(w.t, w.Cluster, w.thing)
