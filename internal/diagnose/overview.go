@@ -117,8 +117,10 @@ func Look(e *Evidence) Overview {
 		Hook: e.Hook, Nodes: []NodeView{}, Resources: []ResourceView{}, Waiting: []WaitingView{},
 		Findings: append([]Finding{}, report.Findings...), Agents: agentsView(e.Agents),
 	}
+	about := aboutNodes(o.Findings)
 	for i := range e.Nodes {
-		o.Nodes = append(o.Nodes, x.nodeViews(&e.Nodes[i], o.Findings)...)
+		n := &e.Nodes[i]
+		o.Nodes = append(o.Nodes, x.nodeViews(n, about[n.Name])...)
 	}
 	o.resources(x)
 	o.kubevirt(x)

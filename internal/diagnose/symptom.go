@@ -11,7 +11,6 @@ import (
 // symptom is what one message says, as far as gpuctl knows its words.
 type symptom struct {
 	code    Code
-	message *Message
 	name    gpu.ResourceName // that the message names
 	group   string           // IOMMU group that it names
 	address string           // PCI address that it names, "0000:0e:00.0"
@@ -78,7 +77,7 @@ func read(m *Message) []symptom {
 	var out []symptom
 	for _, p := range refusals() {
 		if found := p.re.FindStringSubmatch(text); found != nil {
-			out = append(out, p.symptom(m, text, found))
+			out = append(out, p.symptom(text, found))
 		}
 	}
 	if len(out) > 0 {
@@ -87,14 +86,14 @@ func read(m *Message) []symptom {
 	for _, p := range patterns() {
 		found := p.re.FindStringSubmatch(text)
 		if found != nil || p.code == "GPU0508" && m.Reason == "UnexpectedAdmissionError" {
-			return []symptom{p.symptom(m, text, found)}
+			return []symptom{p.symptom(text, found)}
 		}
 	}
 	return nil
 }
 
-func (p *pattern) symptom(m *Message, text string, found []string) symptom {
-	s := symptom{code: p.code, message: m, address: strings.ToLower(addressPattern.FindString(text)), text: shorten(text)}
+func (p *pattern) symptom(text string, found []string) symptom {
+	s := symptom{code: p.code, address: strings.ToLower(addressPattern.FindString(text)), text: shorten(text)}
 	if group := groupPattern.FindStringSubmatch(text); group != nil {
 		s.group = group[1]
 	}

@@ -84,19 +84,20 @@ func listAll(ctx context.Context, client rest.Interface, list string) error {
 	}
 }
 
-// continueOf reads the head of a list: {"kind":…,"metadata":{…,"continue":…},"items":….
+// continueOf reads the metadata of a list: they are the first in the text of a list
+// of pods, and the last in that of a custom resource.
 func continueOf(body []byte) (string, error) {
-	head := struct {
-		Metadata struct {
-			Continue string `json:"continue"`
-		} `json:"metadata"`
-	}{}
-	if i := indexItems(body); i >= 0 {
-		body = append(body[:i:i], '}')
+	var metadata struct {
+		Continue string `json:"continue"`
 	}
-	err := json.Unmarshal(body, &head)
-	return head.Metadata.Continue, err
+	key := []byte(`"metadata":`)
+	at := bytes.Index(body, key)
+	if items := bytes.Index(body, []byte(`"items":`)); items >= 0 && items < at {
+		at = bytes.LastIndex(body, key)
+	}
+	if at < 0 {
+		return "", errors.New("a list without metadata")
+	}
+	err := json.NewDecoder(bytes.NewReader(body[at+len(key):])).Decode(&metadata)
+	return metadata.Continue, err
 }
-
-// indexItems returns where the items begin, with the comma before them.
-func indexItems(body []byte) int { return bytes.Index(body, []byte(`,"items":`)) }
