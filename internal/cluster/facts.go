@@ -29,6 +29,19 @@ type Facts struct {
 	Notes     []string // documents that were not read, "nodepool.yaml:1: …"
 
 	machines []machine
+	scrubbed map[string]string // what was scrubbed so far: many objects say the same
+}
+
+// scrub is Scrub for texts that come again.
+func (f *Facts) scrub(text string) string {
+	out, known := f.scrubbed[text]
+	if !known {
+		if out = Scrub(text); f.scrubbed == nil {
+			f.scrubbed = map[string]string{}
+		}
+		f.scrubbed[text] = out
+	}
+	return out
 }
 
 // reader reads one document into the facts.

@@ -160,14 +160,14 @@ func (c *Client) listIn(ctx context.Context, namespace string, kind schema.Group
 	opts.Limit = pageSize
 	var out []manifest.Document
 	for {
-		page, err := c.dynamic.Resource(mapping.Resource).Namespace(namespace).List(ctx, opts)
+		p, err := c.page(ctx, namespace, mapping, &opts)
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Items {
-			out = append(out, c.document(&page.Items[i]))
+		for _, item := range p.items {
+			out = append(out, manifest.Live(c.server, item))
 		}
-		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+		if opts.Continue = p.next; opts.Continue == "" {
 			return out, nil
 		}
 	}

@@ -149,7 +149,7 @@ func (f *Facts) condition(about diagnose.Ref, c map[string]any) {
 		return
 	}
 	f.Messages = append(f.Messages, diagnose.Message{
-		About: about, Source: "condition " + kind, Reason: reason, Text: Scrub(message),
+		About: about, Source: "condition " + kind, Reason: reason, Text: f.scrub(message),
 	})
 }
 
@@ -168,11 +168,11 @@ func readEvent(f *Facts, d *manifest.Document) error {
 	}
 	f.Events = append(f.Events, Happening{
 		About: diagnose.Ref{Kind: kind, Namespace: namespace, Name: name}, Reason: reason,
-		By: text(d.Object, "reportingController") + text(d.Object, "reportingComponent"), Text: Scrub(message), At: at,
+		By: text(d.Object, "reportingController") + text(d.Object, "reportingComponent"), Text: f.scrub(message), At: at,
 	})
 	if text(d.Object, "type") != "Normal" {
 		f.Messages = append(f.Messages, diagnose.Message{
-			About: diagnose.Ref{Kind: kind, Namespace: namespace, Name: name}, Source: "event " + reason, Reason: reason, Text: Scrub(message), At: at,
+			About: diagnose.Ref{Kind: kind, Namespace: namespace, Name: name}, Source: "event " + reason, Reason: reason, Text: f.scrub(message), At: at,
 		})
 	}
 	return nil

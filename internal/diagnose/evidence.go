@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -175,91 +174,6 @@ type Message struct {
 type Log struct {
 	Name  string // the file
 	Lines []string
-}
-
-// index is the evidence, looked up.
-type index struct {
-	*Evidence
-	served map[gpu.ResourceName]int64
-	hosts  map[string]*gpu.Host
-	used   map[string]map[gpu.ResourceName]int64 // by node
-}
-
-func newIndex(e *Evidence) *index {
-	x := &index{Evidence: e, served: Served(e.Nodes), hosts: map[string]*gpu.Host{}, used: map[string]map[gpu.ResourceName]int64{}}
-	for i := range e.Hosts {
-		x.hosts[e.Hosts[i].Node] = &e.Hosts[i]
-	}
-	for i := range e.Pods {
-		p := &e.Pods[i]
-		if p.Done || p.Node == "" {
-			continue
-		}
-		if x.used[p.Node] == nil {
-			x.used[p.Node] = map[gpu.ResourceName]int64{}
-		}
-		for name, n := range p.Requests {
-			x.used[p.Node][name] += n
-		}
-	}
-	return x
-}
-
-// servers returns the nodes that serve a name, the fullest first.
-func (x *index) servers(name gpu.ResourceName) []*gpu.Node {
-	var out []*gpu.Node
-	for i := range x.Nodes {
-		if x.Nodes[i].Allocatable[name] > 0 {
-			out = append(out, &x.Nodes[i])
-		}
-	}
-	slices.SortStableFunc(out, func(a, b *gpu.Node) int { return cmp.Compare(b.Allocatable[name], a.Allocatable[name]) })
-	return out
-}
-
-// free returns how many units of a name nobody on the node has requested; none where
-// nothing new is placed.
-func (x *index) free(n *gpu.Node, name gpu.ResourceName) int64 {
-	if n.NotReady || n.Cordoned {
-		return 0
-	}
-	return max(n.Allocatable[name]-x.used[n.Name][name], 0)
-}
-
-// holders returns who requests units of a name on any node, sorted.
-func (x *index) holders(name gpu.ResourceName) []string {
-	var out []string
-	for i := range x.Pods {
-		p := &x.Pods[i]
-		if !p.Done && p.Node != "" && p.Requests[name] > 0 && !slices.Contains(out, p.user()) {
-			out = append(out, p.user())
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// concerns reports whether a device name has to do with NVIDIA's GPUs. Names of
-// other vendors' devices are nobody's business here.
-func (x *index) concerns(name gpu.ResourceName) bool {
-	if name.IsNVIDIA() || !strings.Contains(string(name), "/") {
-		return true
-	}
-	if x.Wiring != nil {
-		for _, e := range x.Wiring.Table.Entries {
-			id, ok := e.ID()
-			if e.Name == name && (ok && id.IsNVIDIA() || e.List == gpu.ListMdev) {
-				return true
-			}
-		}
-	}
-	short := strings.ToLower(name.Short())
-	for served := range x.served { // a domain that was mistyped
-		if served.IsNVIDIA() && strings.ToLower(served.Short()) == short {
-			return true
-		}
-	}
-	return false
 }
 
 // somebody joins up to three names and counts the rest.

@@ -250,11 +250,7 @@ func notTried(v *VM, name string) *Finding {
 
 // launcher returns why the machine's launcher does not run.
 func (x *index) launcher(v *VM) *Finding {
-	for i := range x.Pods {
-		p := &x.Pods[i]
-		if p.VM != v.Name || p.Namespace != v.Namespace {
-			continue
-		}
+	for _, p := range x.pods[Ref{Namespace: v.Namespace, Name: v.Name}] {
 		switch {
 		case p.Refused != "":
 			f := New("GPU0508", v.String(), Values{"user": v.String(), "text": p.Refused})
@@ -325,14 +321,16 @@ func (x *index) foreign(v *VM, s *symptom) (device string, ok bool) {
 
 // function finds a function by its address on any host.
 func (x *index) function(address string) *gpu.Function {
-	for i := range x.Hosts {
-		for j := range x.Hosts[i].Functions {
-			if f := &x.Hosts[i].Functions[j]; f.Address.String() == address {
-				return f
+	if address != "" && x.at == nil {
+		x.at = map[string]*gpu.Function{}
+		for i := range slices.Backward(x.Hosts) {
+			for j := range slices.Backward(x.Hosts[i].Functions) {
+				f := &x.Hosts[i].Functions[j]
+				x.at[f.Address.String()] = f
 			}
 		}
 	}
-	return nil
+	return x.at[address]
 }
 
 // device returns " 0000:35:00.0 (10de:1eb8, IOMMU group 75)", with what the message

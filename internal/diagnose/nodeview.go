@@ -10,11 +10,11 @@ import (
 
 // nodeViews counts the GPUs of one node by resource name. A node without any, and
 // that is not meant to have one, has none.
-func (x *index) nodeViews(n *gpu.Node, findings []Finding) []NodeView {
+func (x *index) nodeViews(n *gpu.Node, findings []*Finding) []NodeView {
 	cards := map[gpu.ResourceName]int64{} // physical ones by the name that they have, or would have
 	h := x.hosts[n.Name]
 	if h != nil {
-		for _, m := range gpu.MatchNames(h, n, x.releaseOf(n), x.table()) {
+		for _, m := range x.matched(n) {
 			cards[m.Name] += int64(m.Count)
 		}
 		if !forOthers(n, h) {
@@ -38,9 +38,21 @@ func (x *index) nodeViews(n *gpu.Node, findings []Finding) []NodeView {
 	var out []NodeView
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		count, known := cards[name]
-		out = append(out, NodeView{Node: n.Name, Resource: name, Tally: x.unitsOf(n, name, count, known)})
+		out = append(out, NodeView{Node: n.Name, Resource: name, Tally: x.unitsOf(n, name, count, known), Users: x.usersOn(n, name)})
 	}
 	x.note(n, out, findings)
+	return out
+}
+
+// usersOn returns who requests units of a name on a node, sorted.
+func (x *index) usersOn(n *gpu.Node, name gpu.ResourceName) []string {
+	out := []string{}
+	for _, p := range x.podsOn[n.Name] {
+		if p.Requests[name] > 0 && !slices.Contains(out, p.user()) {
+			out = append(out, p.user())
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 
@@ -62,7 +74,7 @@ func (x *index) isGPU(name gpu.ResourceName) bool {
 // have.
 func (x *index) unbound(h *gpu.Host, n *gpu.Node, cards map[gpu.ResourceName]int64) {
 	names := map[gpu.DeviceID]gpu.ResourceName{}
-	for _, m := range gpu.MatchNames(h, n, x.releaseOf(n), x.table()) {
+	for _, m := range x.matched(n) {
 		names[m.Device] = m.Name
 	}
 	for _, f := range h.GPUs() {
@@ -102,10 +114,9 @@ func (x *index) unitsOf(n *gpu.Node, name gpu.ResourceName, cards int64, known b
 
 // sound counts the cards of a name that nothing is wrong with.
 func (x *index) sound(n *gpu.Node, name gpu.ResourceName, cards int64) int64 {
-	h := x.hosts[n.Name]
 	ids := x.cardsOf(n, name)
 	bad := int64(0)
-	for _, v := range Judge(h, x.releaseOf(n)) {
+	for _, v := range x.judged(n.Name) {
 		if v.Function.IsGPU() && !v.Usable && slices.Contains(ids, v.Function.ID.Device) {
 			bad++
 		}
@@ -114,7 +125,7 @@ func (x *index) sound(n *gpu.Node, name gpu.ResourceName, cards int64) int64 {
 }
 
 // note says on each row what is most wrong with it.
-func (x *index) note(n *gpu.Node, rows []NodeView, findings []Finding) {
+func (x *index) note(n *gpu.Node, rows []NodeView, findings []*Finding) {
 	for i := range rows {
 		r := &rows[i]
 		switch {
@@ -127,10 +138,10 @@ func (x *index) note(n *gpu.Node, rows []NodeView, findings []Finding) {
 		}
 	}
 	for _, f := range findings {
-		if !f.about(n.Name) || f.Severity.Level() < Warning.Level() || f.Code == "GPU0105" {
+		if f.Severity.Level() < Warning.Level() || f.Code == "GPU0105" {
 			continue
 		}
-		if i := slices.IndexFunc(rows, func(r NodeView) bool { return r.Note == "" && r.fits(&f) }); i >= 0 {
+		if i := slices.IndexFunc(rows, func(r NodeView) bool { return r.Note == "" && r.fits(f) }); i >= 0 {
 			entry, _ := Lookup(string(f.Code))
 			rows[i].Note, rows[i].Code = entry.Title, f.Code
 			if card := addressPattern.FindString(f.Message); card != "" {

@@ -63,8 +63,9 @@ type NodeView struct {
 	Node     string           `json:"node"`
 	Resource gpu.ResourceName `json:"resourceName"` // "" for cards that have no name yet
 	Tally
-	Note string `json:"note"`
-	Code Code   `json:"code"` // of the note, "" when it is no finding
+	Users []string `json:"users"` // "tenant-a/trainer", or "pod tenant-a/x" for what is no VM
+	Note  string   `json:"note"`
+	Code  Code     `json:"code"` // of the note, "" when it is no finding
 }
 
 // Tally counts GPUs, or slots of a vGPU, by what can be done with them.
@@ -118,8 +119,10 @@ func Look(e *Evidence) Overview {
 		Hook: e.Hook, Nodes: []NodeView{}, Resources: []ResourceView{}, Waiting: []WaitingView{},
 		Findings: append([]Finding{}, report.Findings...), Agents: agentsView(e.Agents),
 	}
+	about := aboutNodes(o.Findings)
 	for i := range e.Nodes {
-		o.Nodes = append(o.Nodes, x.nodeViews(&e.Nodes[i], o.Findings)...)
+		n := &e.Nodes[i]
+		o.Nodes = append(o.Nodes, x.nodeViews(n, about[n.Name])...)
 	}
 	o.resources(x)
 	o.kubevirt(x)

@@ -151,7 +151,7 @@ func (x *index) supplyText(link Link, v *VM) string {
 				onVFIO++
 			}
 		}
-		if n := x.node(node); n.Plugin.Known() && !slices.Contains(releases, n.Plugin.String()) {
+		if n := x.nodes[node]; n.Plugin.Known() && !slices.Contains(releases, n.Plugin.String()) {
 			releases = append(releases, n.Plugin.String())
 		}
 	}

@@ -47,6 +47,7 @@ func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
 type diagnosis struct {
 	*index
 	vms      []VM
+	places   map[Ref]int       // of vms, by namespace and name
 	symptoms map[Ref][]symptom // by machine
 	found    []Finding
 	chains   []Chain
@@ -54,21 +55,42 @@ type diagnosis struct {
 	ok       bool            // the subject was found
 }
 
+// heard is what one message says, whoever it is about.
+type heard struct{ reason, text string }
+
 // collect brings the messages to the machines that they are about.
 func (d *diagnosis) collect() {
 	d.covered = map[string]bool{}
 	d.vms = slices.Clone(d.VMs)
+	d.places = map[Ref]int{}
+	for i := range slices.Backward(d.vms) {
+		d.places[Ref{Namespace: d.vms[i].Namespace, Name: d.vms[i].Name}] = i
+	}
+	launches := map[Ref]Ref{} // pods to instances
+	for i := range slices.Backward(d.Pods) {
+		if p := &d.Pods[i]; p.VM != "" {
+			launches[Ref{"Pod", p.Namespace, p.Name}] = Ref{"VirtualMachineInstance", p.Namespace, p.VM}
+		}
+	}
+	var known memo[heard, []symptom]
 	for i := range d.Messages {
 		m := &d.Messages[i]
-		said := read(m)
+		said := known.of(heard{m.Reason, m.Text}, func(heard) []symptom { return read(m) })
 		if len(said) == 0 {
 			continue
 		}
-		v := d.machineOf(m.About)
+		about := m.About
+		if launched, ok := launches[about]; ok {
+			about = launched
+		}
+		v := d.machineOf(about)
 		if v == nil || v.Running() || !m.At.IsZero() && !v.Created.IsZero() && m.At.Before(v.Created) {
 			continue
 		}
-		d.symptoms[v.Ref] = append(d.symptoms[v.Ref], said...)
+		for _, s := range said {
+			s.message = m // the same words may have been read of another
+			d.symptoms[v.Ref] = append(d.symptoms[v.Ref], s)
+		}
 	}
 }
 
@@ -83,34 +105,30 @@ func (d *diagnosis) machineOf(about Ref) *VM {
 		return nil
 	case "VirtualMachine", "VirtualMachineInstance":
 	case "Pod":
-		return d.launchedBy(about)
+		return d.launchedBy(about.Namespace, about.Name)
 	default:
 		return nil
 	}
-	for i := range d.vms {
-		if d.vms[i].Namespace == about.Namespace && d.vms[i].Name == about.Name {
-			return &d.vms[i]
-		}
+	place := Ref{Namespace: about.Namespace, Name: about.Name}
+	i, ok := d.places[place]
+	if !ok {
+		i = len(d.vms)
+		d.places[place] = i
+		d.vms = append(d.vms, VM{Ref: about})
 	}
-	d.vms = append(d.vms, VM{Ref: about})
-	return &d.vms[len(d.vms)-1]
+	return &d.vms[i]
 }
 
-// launchedBy returns the machine whose launcher the pod is.
-func (d *diagnosis) launchedBy(pod Ref) *VM {
-	for i := range d.Pods {
-		if p := &d.Pods[i]; p.Namespace == pod.Namespace && p.Name == pod.Name && p.VM != "" {
-			return d.machineOf(Ref{"VirtualMachineInstance", p.Namespace, p.VM})
-		}
-	}
-	name, ok := strings.CutPrefix(pod.Name, "virt-launcher-")
+// launchedBy returns the machine that a launcher belongs to by its name.
+func (d *diagnosis) launchedBy(namespace, pod string) *VM {
+	name, ok := strings.CutPrefix(pod, "virt-launcher-")
 	if !ok {
 		return nil
 	}
 	if i := strings.LastIndexByte(name, '-'); i > 0 {
 		name = name[:i] // what the API server made up behind generateName
 	}
-	return d.machineOf(Ref{"VirtualMachineInstance", pod.Namespace, name})
+	return d.machineOf(Ref{"VirtualMachineInstance", namespace, name})
 }
 
 // node walks one node: its first broken link is an error when the node is meant
@@ -132,10 +150,8 @@ func (d *diagnosis) node(n *gpu.Node, subject Subject) {
 		return
 	}
 	d.ok = true
-	for _, f := range d.Findings {
-		if f.about(n.Name) {
-			d.found = append(d.found, f)
-		}
+	for _, f := range d.about[n.Name] {
+		d.found = append(d.found, *f)
 	}
 	for name := range n.Allocatable {
 		if n.Allocatable[name] > 0 && name.MayBeGPU() && d.table().Set && !d.table().Permits(name) {

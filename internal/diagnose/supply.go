@@ -61,7 +61,9 @@ func containsName(text string, name gpu.ResourceName) bool {
 
 // renamed says where the cards of a name are served under another one: "node n
 // serves its card 0000:41:00.0 (on vfio-pci) as nvidia.com/20b0".
-func (x *index) renamed(name gpu.ResourceName) string {
+func (x *index) renamed(name gpu.ResourceName) string { return x.elsewise.of(name, x.findRenamed) }
+
+func (x *index) findRenamed(name gpu.ResourceName) string {
 	ids := gpu.DeviceIDs(name)
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
@@ -69,7 +71,7 @@ func (x *index) renamed(name gpu.ResourceName) string {
 		if h == nil {
 			continue
 		}
-		for _, m := range gpu.MatchNames(h, n, x.releaseOf(n), x.table()) {
+		for _, m := range x.matched(n) {
 			if !slices.Contains(ids, m.Device) || m.Name == name || n.Allocatable[m.Name] == 0 {
 				continue
 			}
@@ -104,6 +106,10 @@ func (x *index) table() gpu.Table {
 // brokenSupply returns the most causal finding on a node that should serve the
 // name and does not.
 func (x *index) brokenSupply(name gpu.ResourceName) *Finding {
+	return x.breaking.of(name, x.findBroken)
+}
+
+func (x *index) findBroken(name gpu.ResourceName) *Finding {
 	var all []Finding
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
@@ -125,7 +131,7 @@ func (x *index) cardsOf(n *gpu.Node, name gpu.ResourceName) []gpu.DeviceID {
 		return nil
 	}
 	ids := gpu.DeviceIDs(name)
-	for _, m := range gpu.MatchNames(h, n, x.releaseOf(n), x.table()) {
+	for _, m := range x.matched(n) {
 		if m.Name == name {
 			ids = append(ids, m.Device)
 		}
@@ -143,36 +149,19 @@ func (x *index) cardsOf(n *gpu.Node, name gpu.ResourceName) []gpu.DeviceID {
 // served; of findings about single cards only those of these ids.
 func (x *index) breaks(node string, ids []gpu.DeviceID) []Finding {
 	ofCards := map[Code]bool{} // true for those of the ids
-	if h := x.hosts[node]; h != nil {
-		for _, verdict := range Judge(h, x.releaseOf(x.node(node))) {
-			for _, reason := range verdict.Reasons {
-				ofCards[reason.Code] = ofCards[reason.Code] || slices.Contains(ids, verdict.Function.ID.Device)
-			}
+	for _, verdict := range x.judged(node) {
+		for _, reason := range verdict.Reasons {
+			ofCards[reason.Code] = ofCards[reason.Code] || slices.Contains(ids, verdict.Function.ID.Device)
 		}
 	}
 	var out []Finding
-	for _, f := range x.Findings {
+	for _, f := range x.about[node] {
 		mine, isCard := ofCards[f.Code]
-		if f.about(node) && f.Severity.Level() > Info.Level() && f.link().order() <= LinkAllocatable.order() && (mine || !isCard) {
-			out = append(out, f)
+		if f.Severity.Level() > Info.Level() && f.link().order() <= LinkAllocatable.order() && (mine || !isCard) {
+			out = append(out, *f)
 		}
 	}
 	return out
-}
-
-func (x *index) node(name string) *gpu.Node {
-	for i := range x.Nodes {
-		if x.Nodes[i].Name == name {
-			return &x.Nodes[i]
-		}
-	}
-	return nil
-}
-
-// about reports whether the finding's object is the node, or something of it.
-func (f *Finding) about(node string) bool {
-	head, _, _ := strings.Cut(f.Object, " ")
-	return head == nodeObject(node)
 }
 
 // weak are the codes of what explains nothing when there is another finding, the
