@@ -361,16 +361,24 @@ func (s *statusPrinter) nodes() {
 		if r.nodes > 1 {
 			node = fmt.Sprintf("%d nodes", r.nodes)
 		}
-		cells = append(cells, []Cell{
+		row := []Cell{
 			{Text: node},
 			{Text: s.picture(r.row.Tally), Raw: true},
 			{Text: string(r.row.Resource)},
-			number(r.row.Free), number(r.row.Used),
-			{Text: note(&r.row), Tone: Warn},
-		})
+			number(r.row.Free),
+			number(r.row.Used),
+		}
+		if s.wide {
+			row = append(row, Cell{Text: strings.Join(r.row.Users, ", ")})
+		}
+		cells = append(cells, append(row, Cell{Text: note(&r.row), Tone: Warn}))
+	}
+	header := []string{"NODE", "GPUS", "RESOURCE", "FREE", "USED", "NOTE"}
+	if s.wide {
+		header = slices.Insert(header, 5, "BY")
 	}
 	if s.err == nil {
-		s.err = s.Table([]string{"NODE", "GPUS", "RESOURCE", "FREE", "USED", "NOTE"}, cells)
+		s.err = s.Table(header, cells)
 	}
 }
 
