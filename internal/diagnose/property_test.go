@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,7 +199,12 @@ func TestDiagnoseOfNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, subject := range subjects() {
-				Diagnose(&e, subject) // must not panic
+				report, _ := Diagnose(&e, subject)
+				for _, f := range report.Findings {
+					if strings.Contains(f.Message+f.Hint, "{") {
+						t.Errorf("a placeholder is left in %+v", f)
+					}
+				}
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func node(name string, resource gpu.ResourceName, units int64, labels map[string
 }
 
 // vm returns a machine that asks for units of one name.
-func vm(name, phase string, field string, resource gpu.ResourceName, units int) VM {
+func vm(name, phase, field string, resource gpu.ResourceName, units int) VM {
 	v := VM{Ref: Ref{"VirtualMachine", "tenant", name}, Phase: phase}
 	for range units {
 		v.Devices = append(v.Devices, gpu.Device{Field: field, Name: resource})
