@@ -42,9 +42,7 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 	}
 	if d.Kind() == "VirtualMachine" {
 		v.Status = text(d.Object, "status", "printableStatus")
-		running, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "running"})
-		strategy := text(d.Object, "spec", "runStrategy")
-		v.Halted = running == false || strategy == "Halted" || strategy == "Manual" && v.Status == "Stopped"
+		v.Halted = halted(d)
 		m.instancetype = instancetypeOf(d)
 	} else {
 		v.Phase = text(d.Object, "status", "phase")
@@ -53,6 +51,22 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 	}
 	f.machines = append(f.machines, m)
 	readConditions(f, v.Ref, d)
+}
+
+// halted reports a VirtualMachine that is not meant to run. One that is started by hand
+// is Stopped also while KubeVirt cannot carry the request out.
+func halted(d *manifest.Document) bool {
+	running, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "running"})
+	switch strategy := text(d.Object, "spec", "runStrategy"); {
+	case running == false, strategy == "Halted":
+		return true
+	case strategy != "Manual" || text(d.Object, "status", "printableStatus") != "Stopped":
+		return false
+	}
+	return !slices.ContainsFunc(items(d.Object, []string{"status", "stateChangeRequests"}), func(item any) bool {
+		request, _ := item.(map[string]any)
+		return request["action"] == "Start"
+	})
 }
 
 // goodEntryName is what KubeVirt lets pass and libvirt can use as an alias.
