@@ -52,12 +52,12 @@ func TestEveryCode(t *testing.T) {
 // elsewhere names the tests that raise the codes that no files can: they take a live
 // cluster, a host's file system, or the preflight of a release. Each has a near miss.
 var elsewhere = map[string][]string{
-	"GPU0101": {"test/e2e TestHookWithoutKubeVirt"},
-	"GPU0103": {"test/e2e TestWake"},
+	"GPU0101": {"internal/cli TestWireCodes", "test/e2e TestHookWithoutKubeVirt"},
+	"GPU0103": {"internal/cli TestLiveCodes", "test/e2e TestWake"},
 	"GPU0104": {"internal/cli TestLiveCodes"},
-	"GPU0105": {"internal/diagnose TestAgents"},
-	"GPU0106": {"test/e2e TestHookWithoutGPUNode"},
-	"GPU0107": {"test/e2e TestUninstallIsNotBlocked"},
+	"GPU0105": {"internal/diagnose TestAgents", "test/e2e TestHookWithASilentNode"},
+	"GPU0106": {"internal/cli TestWireCodes", "test/e2e TestHookWithoutGPUNode"},
+	"GPU0107": {"internal/cli TestWireCodes", "test/e2e TestUninstallIsNotBlocked"},
 	"GPU0108": {"internal/cli TestSummaryIsNotPassedOn"},
 	"GPU0120": {"internal/diagnose TestPreflight"},
 	"GPU0121": {"internal/diagnose TestPreflight"},
@@ -73,7 +73,7 @@ var elsewhere = map[string][]string{
 	"GPU0214": {"internal/cli TestMissingDeviceNode"},
 	"GPU0323": {"internal/cli TestLiveCodes"},
 	"GPU0324": {"internal/cli TestLiveCodes"},
-	"GPU0325": {"test/e2e TestPrunedWriteIsNoticed"},
+	"GPU0325": {"internal/cli TestWireCodes", "test/e2e TestPrunedWriteIsNoticed"},
 }
 
 // checkElsewhere checks that a test is there and knows the code.
@@ -144,7 +144,7 @@ func runCode(t *testing.T, code diagnose.Code, file string) {
 		t.Errorf("%s does not find %s on %s:\n%s", c.raise, code, c.object, list(raised))
 	}
 	for _, f := range raised {
-		if placeholder.MatchString(f.Message+f.Hint) {
+		if placeholder.MatchString(f.Message + f.Hint) {
 			t.Errorf("a placeholder is left in %s", list([]diagnose.Finding{f}))
 		}
 	}
