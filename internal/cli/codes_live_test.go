@@ -129,13 +129,15 @@ func TestLiveCodes(t *testing.T) {
 		survey  bool
 		want    []diagnose.Code
 	}{
-		"all is well":            {answers: answers{probe: instance}},
-		"the gate is closed":     {answers: answers{probe: "403 Host Devices feature gate is not enabled in kubevirt-config"}, want: []diagnose.Code{"GPU0323"}},
-		"nobody may ask":         {answers: answers{probe: "403 you may not create instances"}, want: []diagnose.Code{"GPU0324"}},
-		"an instance waits":      {answers: answers{probe: instance, instances: waitingInstance, touch: instance}, want: []diagnose.Code{"GPU0103"}},
-		"it may not be touched":  {answers: answers{probe: instance, instances: waitingInstance, touch: "403 a policy says no"}, want: []diagnose.Code{"GPU0104"}},
-		"it has gone meanwhile":  {answers: answers{probe: instance, instances: strings.Replace(waitingInstance, `"Pending"`, `"Running"`, 1), touch: "403 a policy says no"}},
-		"all may be read":        {survey: true, answers: answers{}},
+		"all is well":           {answers: answers{probe: instance}},
+		"the gate is closed":    {answers: answers{probe: "403 Host Devices feature gate is not enabled in kubevirt-config"}, want: []diagnose.Code{"GPU0323"}},
+		"nobody may ask":        {answers: answers{probe: "403 you may not create instances"}, want: []diagnose.Code{"GPU0324"}},
+		"an instance waits":     {answers: answers{probe: instance, instances: waitingInstance, touch: instance}, want: []diagnose.Code{"GPU0103"}},
+		"it may not be touched": {answers: answers{probe: instance, instances: waitingInstance, touch: "403 a policy says no"}, want: []diagnose.Code{"GPU0104"}},
+		"it has gone meanwhile": {answers: answers{probe: instance, instances: strings.Replace(waitingInstance, `"Pending"`, `"Running"`, 1), touch: "403 a policy says no"}},
+		"all may be read":       {survey: true, answers: answers{}},
+		"an event outlives its VM": {survey: true, answers: answers{"GET /api/v1/events": `{"kind":"EventList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"e","namespace":"t"},"type":"Warning","reason":"FailedCreate",
+"involvedObject":{"kind":"VirtualMachineInstance","namespace":"t","name":"gone"},"message":"GPU nvidia.com/X is not permitted in permittedHostDevices configuration"}]}`}},
 		"pods may not be listed": {survey: true, answers: answers{pods: "403 pods is forbidden"}, want: []diagnose.Code{"GPU0130"}},
 	}
 	for name, tt := range tests {

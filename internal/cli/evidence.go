@@ -64,6 +64,7 @@ type material struct {
 	at          time.Time          // when the cluster was read; zero for files
 	agents      bool               // the documents say which agents report
 	pods        bool               // the documents hold every pod that uses a GPU
+	vms         bool               // and every machine and instance
 }
 
 // fromCluster reads a cluster. What may not be read in all of it is read in the
@@ -73,7 +74,7 @@ func (f *evidenceFlags) fromCluster(ctx context.Context, client *cluster.Client,
 	if err != nil {
 		return m, err
 	}
-	return material{docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, pods: survey.Pods}, nil
+	return material{docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, pods: survey.Pods, vms: survey.VMs}, nil
 }
 
 // fromFiles reads what the flags name.
@@ -135,6 +136,7 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		}
 	}
 	e.Hook = lastHook(facts.Events)
+	e.VMsKnown = m.vms
 	e.PodsKnown = m.pods || len(facts.Pods) > 0
 	e.Findings = slices.Concat(m.problems, read, more, found)
 	return e, notes, nil

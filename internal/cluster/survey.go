@@ -26,6 +26,7 @@ type Survey struct {
 	Problems []diagnose.Finding // what could not be read
 	Pods     bool               // all pods of the cluster are among the documents
 	Agents   bool               // so is all that tells which agents report
+	VMs      bool               // all machines and instances of the cluster are, too
 }
 
 // surveyed is one kind that a survey lists, in pages.
@@ -180,6 +181,7 @@ func (s *Survey) take(k *surveyed, o *outcome) error {
 	case lost == nil:
 		s.Pods = s.Pods || k.Kind == "Pod"
 		s.Agents = s.Agents || k.Kind == "Lease"
+		s.VMs = s.VMs || k.Kind == "VirtualMachineInstance"
 	case meta.IsNoMatchError(lost) && k.Kind == "KubeVirt":
 		s.Problems = append(s.Problems, diagnose.New("GPU0121", "cluster", nil))
 	case meta.IsNoMatchError(lost):

@@ -22,10 +22,13 @@ type Evidence struct {
 	// PodsKnown says that Pods holds all that use GPUs: then a unit that none of them
 	// requests is free.
 	PodsKnown bool
-	Messages  []Message
-	Logs      []Log
-	Legacy    []Legacy
-	Hook      *HookView // the last wiring on record
+	// VMsKnown says that VMs holds all of the cluster: then a message about another one
+	// is of one that is gone.
+	VMsKnown bool
+	Messages []Message
+	Logs     []Log
+	Legacy   []Legacy
+	Hook     *HookView // the last wiring on record
 	// Findings were made while the evidence was read: about the inventories, the
 	// table, and what could not be read.
 	Findings []Finding

@@ -40,6 +40,9 @@ func (x *index) unplaced(v *VM, s *symptom) *Finding {
 
 // busy reports that no node has all the units free that the machine asks for.
 func (x *index) busy(v *VM, said []symptom) *Finding {
+	if len(x.Nodes) == 0 {
+		return x.schedulerSays(v, said)
+	}
 	counts := v.Counts()
 	for i := range x.Nodes {
 		if x.fits(&x.Nodes[i], counts) {
