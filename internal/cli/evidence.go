@@ -31,7 +31,7 @@ func (f *evidenceFlags) add(cmd *cobra.Command) {
 	f.inventoryFlags.add(cmd)
 	f.clusterFlags.add(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "read objects from `PATH`, a file, a folder, a bundle or -, and no cluster (repeatable)")
-	cmd.Flags().StringArrayVar(&f.logs, "log", nil, "read `FILE`, the log of a device plugin or of a virt-launcher (repeatable)")
+	cmd.Flags().StringArrayVar(&f.logs, "log", nil, "read `FILE`, the log of a device plugin, of vfio-manager or of a virt-launcher (repeatable)")
 }
 
 // check refuses flags that say nothing together.

@@ -54,6 +54,8 @@ type live struct {
 	plan   patch.Planner
 	hosts  map[string]inventory
 	report report // of what came out
+	// patience is how long virt-api may take to learn of its new gate.
+	patience time.Duration
 }
 
 func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
@@ -64,7 +66,7 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 	if err != nil {
 		return err
 	}
-	l := &live{s: s, flags: flags, client: client, plan: flags.planner()}
+	l := &live{s: s, flags: flags, client: client, plan: flags.planner(), patience: gatePatience}
 	if l.hosts, err = flags.read(s.in); err != nil {
 		return err
 	}
@@ -199,7 +201,7 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 		findings = append(findings, diagnose.New("GPU0104", "VirtualMachineInstance "+name, diagnose.Values{"name": name, "problem": failed[name].Error()}))
 	}
 	if err != nil {
-		findings = append(findings, diagnose.New("GPU0104", "cluster", diagnose.Values{"name": "some instances", "problem": err.Error()}))
+		findings = append(findings, diagnose.New("GPU0104", "cluster", diagnose.Values{"name": "the rest", "problem": err.Error()}))
 	}
 	if len(woken) > 0 {
 		findings = append(findings, diagnose.New("GPU0103", in.Target.Ref(), diagnose.Values{"names": strings.Join(woken, ", ")}))
@@ -210,7 +212,7 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 // passedOn waits until HyperConverged has copied the table onto the KubeVirt CR;
 // until then KubeVirt refuses instances all the same.
 func (l *live) passedOn(ctx context.Context, kubevirt *manifest.Document, table gpu.Table) bool {
-	ctx, cancel := context.WithTimeout(ctx, gatePatience)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	behind := func(now gpu.Table) bool {
 		return slices.ContainsFunc(table.Entries, func(e gpu.Entry) bool { return !e.Disabled && !now.Permits(e.Name) })
@@ -239,7 +241,7 @@ func (l *live) verify(ctx context.Context, target *manifest.Document, table gpu.
 			break
 		}
 	}
-	err := l.client.VerifyGate(ctx, target.Meta("namespace"), device, gatePatience)
+	err := l.client.VerifyGate(ctx, target.Meta("namespace"), device, l.patience)
 	switch {
 	case err == nil:
 		return nil, nil

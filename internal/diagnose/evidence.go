@@ -170,7 +170,7 @@ type Message struct {
 	At     time.Time
 }
 
-// Log is pasted log text: of a device plugin or of a launcher.
+// Log is pasted log text: of a device plugin, of vfio-manager or of a launcher.
 type Log struct {
 	Name  string // the file
 	Lines []string

@@ -21,15 +21,30 @@ func (x *index) placement(v *VM, said []symptom) *Finding {
 	}
 	for _, s := range said {
 		if s.code == "GPU0507" {
-			f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text})
-			return &f
+			return x.unplaced(v, &s)
 		}
 	}
 	return nil
 }
 
+// unplaced passes on what the scheduler says.
+func (x *index) unplaced(v *VM, s *symptom) *Finding {
+	node := "NAME"
+	for _, name := range v.names() {
+		if servers := x.servers(name); len(servers) > 0 {
+			node = servers[0].Name
+			break
+		}
+	}
+	f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text, "node": node})
+	return &f
+}
+
 // busy reports that no node has all the units free that the machine asks for.
 func (x *index) busy(v *VM, said []symptom) *Finding {
+	if len(x.Nodes) == 0 {
+		return x.schedulerSays(v, said)
+	}
 	counts := v.Counts()
 	for i := range x.Nodes {
 		if x.fits(&x.Nodes[i], counts) {
@@ -86,8 +101,7 @@ func (x *index) closed(name gpu.ResourceName) string {
 func (x *index) schedulerSays(v *VM, said []symptom) *Finding {
 	for _, s := range said {
 		if s.code == "GPU0506" {
-			f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text})
-			return &f
+			return x.unplaced(v, &s)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,8 @@ func subjects() []Subject {
 	return []Subject{{}, {"vm", "t", "vm0"}, {"vmi", "t", "ghost"}, {"node", "", "n0"}, {"node", "", "gone"}}
 }
 
+var leftOver = regexp.MustCompile(`\{[a-z]+\}`)
+
 func TestDiagnoseProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := evidences().Draw(t, "evidence")
@@ -177,6 +180,11 @@ func TestDiagnoseProperties(t *testing.T) {
 		for _, subject := range subjects() {
 			want, ok := Diagnose(&e, subject)
 			again, okAgain := Diagnose(&e, subject)
+			for _, f := range want.Findings {
+				if leftOver.MatchString(f.Message + f.Hint) {
+					t.Fatalf("a placeholder is left: %+v", f)
+				}
+			}
 			if diff := cmp.Diff(want.Findings, again.Findings); diff != "" || ok != okAgain {
 				t.Fatalf("%v: twice the same (-first +second):\n%s", subject, diff)
 			}
@@ -197,7 +205,7 @@ func TestDiagnoseOfNothing(t *testing.T) {
 		"empty wiring":        {Wiring: &Wiring{}, VMs: []VM{{Devices: []gpu.Device{{}}}}},
 		"a wiring that lacks": {Wiring: &Wiring{Lacks: []Lack{{Served: true}}}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			for _, subject := range subjects() {
 				report, _ := Diagnose(&e, subject)
 				for _, f := range report.Findings {

@@ -182,25 +182,38 @@ func (d *diagnosis) vm(v *VM, subject Subject) {
 	if len(v.Claims) > 0 && d.dra() {
 		d.found = append(d.found, d.claims(v))
 	}
-	if !slices.ContainsFunc(v.names(), d.concerns) {
-		for i := range said {
-			if f := d.symptomFinding(v, &said[i]); f != nil && !said[i].aboutDevice() {
-				continue
-			} else if f != nil {
-				d.found = append(d.found, *f)
-			} else if said[i].code == "GPU0301" || said[i].code == "GPU0302" || said[i].code == "GPU0315" {
-				d.fromMessages(v, said)
-				return
-			}
-		}
-		if !mine {
-			return
-		}
+	if !slices.ContainsFunc(v.names(), d.concerns) && (d.heard(v, said) || !mine) {
+		return
 	}
 	if v.Halted && !mine {
 		return
 	}
 	d.walk(v, said, mine)
+}
+
+// heard takes what messages say of a machine that is not known to want a GPU. It
+// reports whether they tell of one, so that the machine's chain was walked.
+func (d *diagnosis) heard(v *VM, said []symptom) bool {
+	for i := range said {
+		s := &said[i]
+		if f := d.symptomFinding(v, s); f != nil {
+			if s.aboutDevice() {
+				d.found = append(d.found, *f)
+			}
+			continue
+		}
+		if s.code == "GPU0301" || s.code == "GPU0302" || s.code == "GPU0315" || d.lacksGPU(v, s) {
+			d.fromMessages(v, said)
+			return true
+		}
+	}
+	return false
+}
+
+// lacksGPU reports that the scheduler names a GPU that is short, for a machine of which
+// nothing else is known.
+func (d *diagnosis) lacksGPU(v *VM, s *symptom) bool {
+	return s.code == "GPU0506" && len(v.Devices) == 0 && d.concerns(s.name)
 }
 
 // walk walks a machine's chain and keeps what it found.

@@ -225,6 +225,36 @@ func TestOthersMachines(t *testing.T) {
 	}
 }
 
+// TestGhosts has messages about machines that are not among the evidence: they are
+// looked into, unless all machines are, so that this one is gone.
+func TestGhosts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		about Ref
+		text  string
+		want  []Code
+	}{
+		"not permitted": {Ref{"VirtualMachineInstance", "t", "ghost"}, "GPU " + string(a10) + " is not permitted in permittedHostDevices configuration", []Code{"GPU0302"}},
+		"domain":        {Ref{"VirtualMachineInstance", "t", "ghost"}, refused("vfio 0000:41:00.0: group 7 is not viable"), []Code{"GPU0520"}},
+		"other domain":  {Ref{"VirtualMachineInstance", "t", "ghost"}, fromLibvirt("hyperv is not supported"), nil},
+		"short of GPUs": {Ref{"Pod", "t", "virt-launcher-ghost-abcde"}, "0/2 nodes are available: 2 Insufficient " + string(a10) + ".", []Code{"GPU0507"}},
+		"short of NICs": {Ref{"Pod", "t", "virt-launcher-ghost-abcde"}, "0/2 nodes are available: 2 Insufficient openshift.io/sriov.", nil},
+		"short of CPUs": {Ref{"Pod", "t", "virt-launcher-ghost-abcde"}, "0/2 nodes are available: 2 Insufficient cpu.", nil},
+		"another pod":   {Ref{"Pod", "t", "web-abcde"}, "0/2 nodes are available: 2 Insufficient " + string(a10) + ".", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Evidence{Messages: []Message{{About: tt.about, Text: tt.text}}}
+			r, _ := Diagnose(&e, Subject{})
+			var got []Code
+			for _, f := range r.Findings {
+				got = append(got, f.Code)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestLogLines reads logs line by line.
 func TestLogLines(t *testing.T) {
 	tests := map[string]struct {
