@@ -25,7 +25,8 @@ func codes() string {
 	var out strings.Builder
 	out.WriteString("# Finding codes\n\n<!-- generated: make generate -->\n\n" +
 		"Every finding of gpuctl has a code that never changes its meaning. `gpuctl explain CODE` prints the same text.\n" +
-		"Errors keep a VM from working, warnings need a look, infos explain.\n")
+		"Errors keep a VM from working, warnings need a look, infos explain. `gpuctl diagnose` makes an error of a warning that is why a VM or a node's GPUs cannot be used, and " +
+		"sorts by the link of the chain that a finding is about: see [diagnose](diagnose.md).\n")
 	area := ""
 	for _, e := range diagnose.Catalog() {
 		if a, _ := e.Code.Area(); a.Name != area {
@@ -36,7 +37,11 @@ func codes() string {
 		if e.Retired {
 			retired = " (retired: no longer reported)"
 		}
-		fmt.Fprintf(&out, "\n<a id=%q></a>\n\n### %s %s%s\n\n*%s.* %s\n\n> %s\n", strings.ToLower(string(e.Code)), e.Code, e.Title, retired, e.Severity, e.About, escape(e.Message))
+		about := string(e.Severity)
+		if e.Link != "" {
+			about += ", " + string(e.Link)
+		}
+		fmt.Fprintf(&out, "\n<a id=%q></a>\n\n### %s %s%s\n\n*%s.* %s\n\n> %s\n", strings.ToLower(string(e.Code)), e.Code, e.Title, retired, about, e.About, escape(e.Message))
 		if e.Hint != "" {
 			fmt.Fprintf(&out, "\nNext: %s\n", escape(e.Hint))
 		}

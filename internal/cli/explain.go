@@ -55,7 +55,11 @@ func explain(s *streams, out *output, code, command string) error {
 		return err
 	}
 	area, _ := e.Code.Area()
-	text := fmt.Sprintf("%s  %s\n%s, %s\n\n%s\n\nMessage  %s\n", e.Code, e.Title, e.Severity, area.Name, render.Wrap(e.About, 78), e.Message)
+	link := ""
+	if e.Link != "" {
+		link = ", link " + string(e.Link)
+	}
+	text := fmt.Sprintf("%s  %s\n%s, %s%s\n\n%s\n\nMessage  %s\n", e.Code, e.Title, e.Severity, area.Name, link, render.Wrap(e.About, 78), e.Message)
 	if e.Hint != "" {
 		text += "Hint     " + e.Hint + "\n"
 	}
