@@ -53,6 +53,10 @@ demo: build cluster ## Show on a real cluster how a stuck VM gets its GPU
 cluster: ## Build what the test cluster consists of; takes minutes, once
 	@go run ./test/cluster/up -build
 
+.PHONY: pictures
+pictures: ## Make the README's pictures from what a terminal showed
+	@GOFLAGS= hack/pictures.sh
+
 .PHONY: snapshot
 snapshot: ## Build a release's archives into dist, and publish nothing
 	$(GORELEASER) check
