@@ -25,6 +25,7 @@ type index struct {
 	ours     memo[gpu.ResourceName, bool]
 	elsewise memo[gpu.ResourceName, string]
 	breaking memo[gpu.ResourceName, *Finding]
+	supplied memo[string, string] // texts about the cards, by link and names
 	matches  memo[*gpu.Node, []gpu.Match]
 	verdicts memo[string, []Verdict]
 	at       map[string]*gpu.Function // by address; made when first needed

@@ -70,7 +70,7 @@ func (x *index) knows(link Link) bool {
 // cardless reports a link of the supply for which no card is known: a name that
 // nobody has says nothing about drivers and groups.
 func (x *index) cardless(link Link, v *VM) bool {
-	return link.order() <= LinkPlugin.order() && len(x.cards(v)) == 0
+	return link.order() <= LinkPlugin.order() && x.supplyText(LinkFunction, v) == ""
 }
 
 // early returns what explains a refusal whatever the nodes offer: a ConfigMap that

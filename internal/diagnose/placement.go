@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -156,6 +157,10 @@ func (x *index) cards(v *VM) map[string][]*gpu.Function {
 
 // supplyText says in short how a link of the cards stands.
 func (x *index) supplyText(link Link, v *VM) string {
+	return x.supplied.of(fmt.Sprint(link, v.names()), func(string) string { return x.findSupplyText(link, v) })
+}
+
+func (x *index) findSupplyText(link Link, v *VM) string {
 	cards, onVFIO, releases := 0, 0, []string{}
 	nodes := x.cards(v)
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {

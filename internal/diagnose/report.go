@@ -185,7 +185,7 @@ func (d *diagnosis) vm(v *VM, subject Subject) {
 	if !slices.ContainsFunc(v.names(), d.concerns) && (d.heard(v, said) || !mine) {
 		return
 	}
-	if v.Halted && !mine {
+	if (v.Halted || v.Running()) && !mine {
 		return
 	}
 	d.walk(v, said, mine)
