@@ -113,6 +113,9 @@ spec:
 		return err
 	})
 	s.say("", "  kubectl get vmi "+vm.GetName()+" -o jsonpath='{.status.conditions[?(@.type==\"Synchronized\")].message}'", "  "+message)
+	s.say("", "KubeVirt says so in that condition only. gpuctl follows the GPU from the PCI bus to the VM, and stops",
+		"at the first broken link; what comes behind it often only follows from it:")
+	s.run(3, []string{"diagnose", "vm/" + vm.GetName(), "-n", ns}, "--kubeconfig", s.c.Kubeconfig())
 	return vmi
 }
 
@@ -166,6 +169,8 @@ func (s *stage) install(vmi *unstructured.Unstructured) {
 	s.say("", "What the hook has found, also as an Event on the KubeVirt CR:")
 	s.kubectl("-n", "gpuctl-system", "logs", "job/gpu-operator-hooks-wire")
 	s.kubectl("get", "gpunodes")
+	s.say("", "And the cluster on one screen. The second RTX A6000 is what is left to look at:")
+	s.run(3, []string{"status"}, "--kubeconfig", s.c.Kubeconfig())
 }
 
 // kubectl runs kubectl on the cluster.
@@ -222,14 +227,15 @@ func (s *stage) kubeVirt() *unstructured.Unstructured {
 }
 
 // cluster runs gpuctl on the cluster; gpuctl runs it as it is.
-func (s *stage) cluster(args ...string) { s.run(args, "--kubeconfig", s.c.Kubeconfig()) }
+func (s *stage) cluster(args ...string) { s.run(0, args, "--kubeconfig", s.c.Kubeconfig()) }
 
-func (s *stage) gpuctl(args ...string) { s.run(args) }
+func (s *stage) gpuctl(args ...string) { s.run(0, args) }
 
-func (s *stage) run(args []string, hidden ...string) {
+// run runs gpuctl, which has to end with the exit code; hidden arguments are not shown.
+func (s *stage) run(want int, args []string, hidden ...string) {
 	fmt.Fprintf(s.out, "\n$ gpuctl %s\n", strings.Join(args, " "))
-	if code := cli.Main("gpuctl", append(args, hidden...), strings.NewReader(""), s.out, s.out); code != 0 {
-		s.t.Fatalf("gpuctl %s: exit %d", strings.Join(args, " "), code)
+	if code := cli.Main("gpuctl", append(args, hidden...), strings.NewReader(""), s.out, s.out); code != want {
+		s.t.Fatalf("gpuctl %s: exit %d, want %d", strings.Join(args, " "), code, want)
 	}
 }
 
