@@ -27,9 +27,19 @@ func readPod(f *Facts, d *manifest.Document) error {
 
 // needed is what podOf reads of a pod: the rest is much, and takes long to convert.
 var needed = []manifest.Path{
-	{"metadata", "namespace"}, {"metadata", "name"}, {"metadata", "labels"}, {"metadata", "ownerReferences"}, {"metadata", "deletionTimestamp"},
-	{"spec", "nodeName"}, {"spec", "overhead"}, {"spec", "resources"},
-	{"status", "phase"}, {"status", "reason"}, {"status", "message"}, {"status", "containerStatuses"}, {"status", "initContainerStatuses"},
+	{"metadata", "namespace"},
+	{"metadata", "name"},
+	{"metadata", "labels"},
+	{"metadata", "ownerReferences"},
+	{"metadata", "deletionTimestamp"},
+	{"spec", "nodeName"},
+	{"spec", "overhead"},
+	{"spec", "resources"},
+	{"status", "phase"},
+	{"status", "reason"},
+	{"status", "message"},
+	{"status", "containerStatuses"},
+	{"status", "initContainerStatuses"},
 }
 
 // slim returns a pod with the needed fields alone.

@@ -59,6 +59,10 @@ var layers = []layer{
 
 	{pkg: "test/arch", sentence: "this test"},
 	{pkg: "test/bench", sentence: "whole commands timed against others", ours: "internal/gpu test/fakesys"},
+	{
+		pkg: "test/bench/status", sentence: "status timed on a large cluster",
+		ours: "api/v1alpha1 internal/gpu test/cluster",
+	},
 	{pkg: "test/cluster", sentence: "control plane for tests"},
 	{pkg: "test/cluster/up", sentence: "such a cluster for people", ours: "test/cluster"},
 	{pkg: "test/demo", sentence: "the story of make demo", ours: "internal/cli internal/discover test/cluster test/fakesys"},

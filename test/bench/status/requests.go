@@ -69,7 +69,7 @@ func countRequests(ctx context.Context, out io.Writer, config *rest.Config, argv
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := writeKubeconfig(kubeconfig, server.URL); err != nil {
 		return err
