@@ -104,6 +104,7 @@ chaos: ## Run the tests that break things on purpose
 bench: build ## Run the benchmarks, and time whole commands against others
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/bench -gpuctl bin/gpuctl
+	go run ./test/bench/status -gpuctl bin/gpuctl
 
 ##@ Generate
 

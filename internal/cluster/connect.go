@@ -86,6 +86,9 @@ func completed() map[string]schema.GroupKind {
 	return map[string]schema.GroupKind{"vm": vm, "vmi": vmi, "node": {Kind: "Node"}, "namespace": {Kind: "Namespace"}}
 }
 
+// namesLimit is how many names are enough to choose from.
+const namesLimit = 500
+
 // Names lists the names of the objects of a kind ("vm", "vmi", "node",
 // "namespace"), those of a namespaced kind in the namespace only.
 func (c *Client) Names(ctx context.Context, kind, namespace string) ([]string, error) {
@@ -100,7 +103,7 @@ func (c *Client) Names(ctx context.Context, kind, namespace string) ([]string, e
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		namespace = metav1.NamespaceAll
 	}
-	list, err := c.dynamic.Resource(mapping.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+	list, err := c.dynamic.Resource(mapping.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: namesLimit})
 	if err != nil {
 		return nil, err
 	}

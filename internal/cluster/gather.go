@@ -50,8 +50,10 @@ func gathered() []listed {
 	}
 }
 
-// pageSize is how many objects one list request returns at most.
-const pageSize = 500
+// pageSize is how many objects one list request returns at most. The API server has
+// the first page in its memory and takes the others from etcd, where reading them
+// costs it several times as much: few lists should need a second one.
+const pageSize = 2500
 
 // Gather reads every object that wiring depends on, in the form that files have.
 // Notes name what could not be read and is not vital. The error is

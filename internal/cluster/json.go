@@ -7,9 +7,32 @@ import (
 	"strings"
 )
 
-// dropped are the parts of objects that gpuctl never looks at and that make up much
-// of them: they are not even decoded.
-var dropped = map[[2]string]bool{{"metadata", "managedFields"}: true, {"status", "images"}: true}
+// place is where in an object of Kubernetes a value is.
+type place int
+
+const (
+	elsewhere place = iota
+	top
+	inMetadata
+	inStatus
+)
+
+// drops reports a part of objects that gpuctl never looks at and that makes up much
+// of them: it is not even decoded.
+func (p place) drops(key string) bool {
+	return p == inMetadata && key == "managedFields" || p == inStatus && key == "images"
+}
+
+// of returns the place of the value of a key.
+func (p place) of(key string) place {
+	switch {
+	case p == top && key == "metadata":
+		return inMetadata
+	case p == top && key == "status":
+		return inStatus
+	}
+	return elsewhere
+}
 
 // decoder reads JSON of an API server into what the dynamic client makes of it,
 // several times faster: strings share the memory of the text.
@@ -17,9 +40,6 @@ type decoder struct {
 	text string
 	at   int
 }
-
-// below is the parent of keys that are too deep to be dropped.
-const below = "\x00"
 
 func (d *decoder) errorf(want string) error {
 	return fmt.Errorf("read JSON at byte %d: want %s", d.at, want)
@@ -47,11 +67,11 @@ func (d *decoder) take(c byte) error {
 	return nil
 }
 
-// value reads any value; parent is the key that it belongs to.
-func (d *decoder) value(parent string) (any, error) {
+// value reads any value.
+func (d *decoder) value(at place) (any, error) {
 	switch c := d.space(); c {
 	case '{':
-		return d.object(parent)
+		return d.object(at)
 	case '[':
 		return d.list()
 	case '"':
@@ -75,19 +95,13 @@ func (d *decoder) word(w string) error {
 	return nil
 }
 
-// object reads an object; parent is its key where it is directly in a top-level one,
-// "" for a top-level one itself.
-func (d *decoder) object(parent string) (map[string]any, error) {
+func (d *decoder) object(at place) (map[string]any, error) {
 	out := map[string]any{}
 	err := d.fields(func(key string) error {
-		if dropped[[2]string{parent, key}] {
+		if at.drops(key) {
 			return d.skip()
 		}
-		child := below
-		if parent == "" {
-			child = key
-		}
-		v, err := d.value(child)
+		v, err := d.value(at.of(key))
 		out[key] = v
 		return err
 	})
@@ -127,7 +141,7 @@ func (d *decoder) fields(f func(key string) error) error {
 func (d *decoder) list() ([]any, error) {
 	out := []any{}
 	err := d.items(func() error {
-		v, err := d.value(below)
+		v, err := d.value(elsewhere)
 		out = append(out, v)
 		return err
 	})

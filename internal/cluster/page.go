@@ -51,7 +51,7 @@ func readPage(body string) (p page, err error) {
 	err = d.fields(func(key string) error {
 		switch key {
 		case "metadata":
-			meta, err := d.object(below)
+			meta, err := d.object(elsewhere)
 			p.next, _ = meta["continue"].(string)
 			return err
 		case "items":
@@ -59,7 +59,7 @@ func readPage(body string) (p page, err error) {
 				return d.word("null")
 			}
 			return d.items(func() error {
-				item, err := d.object("")
+				item, err := d.object(top)
 				p.items = append(p.items, item)
 				return err
 			})

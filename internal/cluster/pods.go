@@ -56,12 +56,26 @@ func slim(pod manifest.Object) manifest.Object {
 		}
 	}
 	for _, list := range []string{"initContainers", "containers"} {
-		var slimmed []any
-		for _, item := range items(pod, []string{"spec", list}) {
-			c, _ := item.(manifest.Object)
-			slimmed = append(slimmed, manifest.Object{"name": c["name"], "image": c["image"], "restartPolicy": c["restartPolicy"], "resources": c["resources"]})
+		if v, ok := manifest.Lookup(pod, manifest.Path{"spec", list}); ok {
+			put(manifest.Path{"spec", list}, slimContainers(v))
 		}
-		put(manifest.Path{"spec", list}, slimmed)
+	}
+	return out
+}
+
+// slimContainers leaves what is no list of objects as it is: that is for somebody
+// else to complain about.
+func slimContainers(v any) any {
+	list, ok := v.([]any)
+	if !ok {
+		return v
+	}
+	out := make([]any, len(list))
+	for i, item := range list {
+		out[i] = item
+		if c, ok := item.(manifest.Object); ok {
+			out[i] = manifest.Object{"name": c["name"], "image": c["image"], "restartPolicy": c["restartPolicy"], "resources": c["resources"]}
+		}
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -118,16 +119,7 @@ func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
 		return s, c.Explain(fmt.Errorf("ask what the cluster serves: %w", err))
 	}
 	found := make([]outcome, len(kinds))
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 4)
-	for i := range kinds {
-		all.Go(func() {
-			slots <- struct{}{}
-			found[i] = c.survey(ctx, &kinds[i], namespace)
-			<-slots
-		})
-	}
-	all.Wait()
+	listAll(kinds, func(i int) { found[i] = c.survey(ctx, &kinds[i], namespace) })
 	for i := range found {
 		if err := s.take(&kinds[i], &found[i]); err != nil {
 			return s, c.Explain(err)
@@ -144,6 +136,28 @@ func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
 		return true
 	}))
 	return s, nil
+}
+
+// listAll lists some kinds at a time, first those of which there are many.
+func listAll(kinds []surveyed, list func(i int)) {
+	// Nearly all that is read is kept: looking for garbage meanwhile finds little.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	many := []string{"Pod", "VirtualMachineInstance", "VirtualMachine", "Node"}
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 6)
+	for _, first := range []bool{true, false} {
+		for i := range kinds {
+			if slices.Contains(many, kinds[i].Kind) != first {
+				continue
+			}
+			slots <- struct{}{}
+			all.Go(func() {
+				list(i)
+				<-slots
+			})
+		}
+	}
+	all.Wait()
 }
 
 // outcome is what became of listing one kind.

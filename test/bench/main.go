@@ -74,8 +74,11 @@ func startUp(ctx context.Context, gpuctl string) (comparison, error) {
 		title: "Start-up",
 		commands: []command{
 			{name: "gpuctl version", argv: []string{gpuctl, "version"}},
-			{name: "gpuctl --help", argv: []string{gpuctl, "--help"}},
 			{name: "kubectl version --client", argv: []string{kubectl, "version", "--client"}},
+			{name: "gpuctl --help", argv: []string{gpuctl, "--help"}},
+			{name: "kubectl --help", argv: []string{kubectl, "--help"}},
+			{name: "gpuctl __complete diagnose ''", argv: []string{gpuctl, "__complete", "diagnose", ""}},
+			{name: "kubectl __complete get ''", argv: []string{kubectl, "__complete", "get", ""}},
 		},
 		cleanUp: func() {},
 	}, nil

@@ -36,7 +36,7 @@ func bareLists() []string {
 }
 
 // barePage is how many objects a page has.
-const barePage = 500
+const barePage = 2500
 
 // listBare does what any client has to do that shows what gpuctl status shows: it
 // lists the same kinds in the same pages. It reads no object, only where the next
@@ -46,7 +46,7 @@ func listBare(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
