@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -40,9 +41,12 @@ type seeder struct {
 
 // seed fills a cluster whose nodes all serve their GPUs: the first half of the VMs
 // runs, until the nodes are full, and the others wait for a place.
-func seed(ctx context.Context, config *rest.Config, of size) error {
-	config = rest.CopyConfig(config)
-	config.WarningHandler = rest.NoWarnings{}
+func seed(ctx context.Context, kubeconfig string, of size) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
