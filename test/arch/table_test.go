@@ -77,6 +77,7 @@ var technologies = []struct{ prefix, allowed string }{
 	{"github.com/jaypipes/pcidb", "internal/discover"},
 	{"github.com/charmbracelet/lipgloss", "internal/render"},
 	{"github.com/aymanbagabas/go-udiff", "internal/render"},
+	{"github.com/go-json-experiment/json", "internal/cluster"},
 	{"helm.sh/helm", "internal/release"},
 	{"github.com/virtual-kubelet/virtual-kubelet", "test/cluster"},
 	{"github.com/spf13/viper", "internal/config"},
