@@ -21,6 +21,7 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 	supply, beside := (*Finding)(nil), []Finding(nil)
 	if early == nil {
 		supply, beside = x.supply(v)
+		supply = cmp.Or(supply, x.sharedGroup(v, said))
 	}
 	more = append(more, beside...)
 	for _, link := range Links() {
@@ -130,22 +131,8 @@ func (x *index) later(link Link, v *VM, said []symptom) *Finding {
 		}
 		for i := range said {
 			if f := x.symptomFinding(v, &said[i]); f != nil && f.link() == link {
-				return cmp.Or(x.sharedGroup(v, &said[i]), f)
+				return f
 			}
-		}
-	}
-	return nil
-}
-
-// sharedGroup returns that the GPU which is in use shares its IOMMU group with another:
-// VFIO gives a group to one machine.
-func (x *index) sharedGroup(v *VM, s *symptom) *Finding {
-	if s.code != "GPU0523" || s.address == "" {
-		return nil
-	}
-	for _, f := range x.Findings {
-		if f.Code == "GPU0207" && strings.Contains(f.Message, s.address) && (v.Node == "" || f.Object == nodeObject(v.Node)) {
-			return raised(f)
 		}
 	}
 	return nil

@@ -30,6 +30,19 @@ func (x *index) supply(v *VM) (root *Finding, more []Finding) {
 	return nil, nil
 }
 
+// sharedGroup returns that a GPU which is in use shares its IOMMU group with another:
+// VFIO gives a group to one machine.
+func (x *index) sharedGroup(v *VM, said []symptom) *Finding {
+	for _, s := range said {
+		for _, f := range x.Findings {
+			if s.code == "GPU0523" && s.address != "" && f.Code == "GPU0207" && strings.Contains(f.Message, s.address) && (v.Node == "" || f.Object == nodeObject(v.Node)) {
+				return raised(f)
+			}
+		}
+	}
+	return nil
+}
+
 // unserved returns why no node serves a name: what breaks the chain on a node that
 // has its cards, else that nobody has them.
 func (x *index) unserved(v *VM, name gpu.ResourceName) *Finding {
