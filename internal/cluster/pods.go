@@ -122,6 +122,8 @@ func operandOf(pod *corev1.Pod) diagnose.Operand {
 		switch {
 		case c.Name == "nvidia-vfio-manager":
 			return diagnose.VFIOManager
+		case c.Name == "nvidia-sandbox-validator":
+			return diagnose.Validator
 		case strings.Contains(c.Image, "/"+pluginImage), strings.HasPrefix(c.Image, pluginImage):
 			return diagnose.DevicePlugin
 		}

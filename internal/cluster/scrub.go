@@ -43,6 +43,7 @@ var secrets = sync.OnceValue(func() []secret {
 		{"", `(?i)([\w.-]*` + secretKey + `[\w.-]*` + assigned + `)` + value},                                   // key=value
 		{"-", `(?i)(--?[\w-]*` + secretKey + `[\w-]*[ \t]+)[^\s-]\S*`},                                          // --key value
 		{"", `(?i)(\b(?:serial(?:[ _-]?(?:no|number))?|uuid)` + assigned + `)` + value},                         // of hardware
+		{"erial", `(\b[Ss]erial(?: [Nn]o\.?| [Nn]umber)? +)\d{8,}\b`},                                           // the same
 		{"", start + `(?:ghp|gho|ghs|ghu|github_pat|glpat|xox[abp]|nvapi|sk|AKIA|ASIA)[-_]?[A-Za-z0-9_-]{16,}`}, // well-known tokens
 		{"sha256~", start + `sha256~[A-Za-z0-9_-]{8,}`},                                                         // OpenShift's
 		{"AAAA", start + `AAAA[A-Z][A-Za-z0-9+/]{12,}={0,2}`},                                                   // SSH key

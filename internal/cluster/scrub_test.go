@@ -44,6 +44,7 @@ func TestScrub(t *testing.T) {
 		"mac, dashed":          {"52-54-00-12-34-56", "mac 52-54-00-12-34-56 is"},
 		"mac, dotted":          {"5254.0012.3456", "mac 5254.0012.3456 is"},
 		"serial":               {"1320221035512", "Serial Number : 1320221035512"},
+		"serial, bare":         {"1320221035512", "GPU serial 1320221035512 is gone"},
 		"serial, short":        {"1320221035512", "serial=1320221035512"},
 		"serial, smbios":       {"CZJ1234567", `serial: "CZJ1234567"`},
 		"device serial":        {"48-b0-2d-ff-ff-a1-b2-c3", "Device Serial Number 48-b0-2d-ff-ff-a1-b2-c3"},

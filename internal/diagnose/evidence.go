@@ -151,6 +151,7 @@ type Operand string
 const (
 	VFIOManager  Operand = "vfio-manager"
 	DevicePlugin Operand = "device plugin"
+	Validator    Operand = "sandbox-validator" // the device plugin waits for it
 )
 
 // user names who holds the pod's devices: its machine, or itself.

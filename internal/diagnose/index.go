@@ -145,20 +145,20 @@ func (x *index) judged(node string) []Verdict {
 // other vendors' devices are nobody's business here.
 func (x *index) concerns(name gpu.ResourceName) bool { return x.ours.of(name, x.isOurs) }
 
-func (x *index) isOurs(name gpu.ResourceName) bool {
+func (x *index) isOurs(name gpu.ResourceName) bool { return ours(name, x.table(), x.served) }
+
+func ours(name gpu.ResourceName, table gpu.Table, served map[gpu.ResourceName]int64) bool {
 	if name.IsNVIDIA() || !strings.Contains(string(name), "/") {
 		return true
 	}
-	if x.Wiring != nil {
-		for _, e := range x.Wiring.Table.Entries {
-			id, ok := e.ID()
-			if e.Name == name && (ok && id.IsNVIDIA() || e.List == gpu.ListMdev) {
-				return true
-			}
+	for _, e := range table.Entries {
+		id, ok := e.ID()
+		if e.Name == name && (ok && id.IsNVIDIA() || e.List == gpu.ListMdev) {
+			return true
 		}
 	}
 	short := strings.ToLower(name.Short())
-	for served := range x.served { // a domain that was mistyped
+	for served := range served { // a domain that was mistyped
 		if served.IsNVIDIA() && strings.ToLower(served.Short()) == short {
 			return true
 		}

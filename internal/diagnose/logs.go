@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -32,7 +33,7 @@ var managerTrouble = sync.OnceValue(func() *regexp.Regexp {
 
 // notSet is virt-launcher's warning that a variable with a device's addresses is
 // missing. One of the two variables always is.
-var notSet = regexp.MustCompile(`\b((?:MDEV_)?PCI_RESOURCE_\S+) not set for resource (\S+?)[".,;]*(?:\s|$)`)
+var notSet = regexp.MustCompile(`\b((?:MDEV_)?PCI_RESOURCE_\S+) not set for resource ([\w./-]*\w)`)
 
 // logs reads pasted logs. What a launcher says belongs to the only machine of the
 // evidence, what a plugin says to the only node.
@@ -56,7 +57,7 @@ func (d *diagnosis) logs(subject Subject) {
 			}
 			if !d.saysMore(line) {
 				d.found = append(d.found, New(code, "log "+log.Name, Values{
-					"where": fmt.Sprintf("%s:%d", log.Name, number+1), "text": shorten(oneLine(line)),
+					"where": fmt.Sprintf("%s:%d", log.Name, number+1), "text": shorten(oneLine(spoken(line))),
 				}))
 			}
 		}
@@ -104,7 +105,7 @@ func (d *diagnosis) launcherLog(log *Log) func(line string) bool {
 			missing[m[2]] = m[1]
 			return true
 		}
-		said := read(&Message{Text: line})
+		said := read(&Message{Text: spoken(line)})
 		if len(said) == 0 || !said[0].onDomain() {
 			return false
 		}
@@ -117,6 +118,18 @@ func (d *diagnosis) launcherLog(log *Log) func(line string) bool {
 	}
 }
 
+// spoken returns the words of a line that KubeVirt wrote as JSON, else the line.
+func spoken(line string) string {
+	var said struct{ Msg, Reason string }
+	if json.Unmarshal([]byte(line), &said) != nil || said.Msg == "" {
+		return line
+	}
+	if said.Reason == "" {
+		return said.Msg
+	}
+	return said.Msg + ": " + said.Reason
+}
+
 // said reports whether a message about the machine has said the same.
 func (d *diagnosis) said(about Ref, code Code) bool {
 	return slices.ContainsFunc(d.symptoms[about], func(s symptom) bool { return s.code == code })
@@ -124,7 +137,7 @@ func (d *diagnosis) said(about Ref, code Code) bool {
 
 // Telling reports whether a line of a log says anything that a diagnosis goes by.
 func Telling(line string) bool {
-	if notSet.MatchString(line) || pluginTrouble().MatchString(line) {
+	if notSet.MatchString(line) || pluginOwn().MatchString(line) || managerTrouble().MatchString(line) || pluginTrouble().MatchString(line) {
 		return true
 	}
 	said := read(&Message{Text: line})

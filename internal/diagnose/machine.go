@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 	supply, beside := (*Finding)(nil), []Finding(nil)
 	if early == nil {
 		supply, beside = x.supply(v)
+		supply = cmp.Or(supply, x.sharedGroup(v, said))
 	}
 	more = append(more, beside...)
 	for _, link := range Links() {
@@ -148,11 +150,25 @@ func (x *index) permit(v *VM, said []symptom) *Finding {
 	}
 	for _, name := range v.names() {
 		switch w := x.Wiring; {
+		case !w.Table.Set && slices.ContainsFunc(said, func(s symptom) bool { return s.code == "GPU0302" && s.name == name }):
+			if f := x.foundAbout("GPU0303", w.Object); f != nil {
+				return f // the table is there, where KubeVirt does not look
+			}
 		case w.permits(name):
 		case w.Table.Set && !w.Table.Permits(name):
 			return x.notPermitted(name, w.Object)
 		default:
 			return raised(New("GPU0327", w.Object, Values{"target": w.Object, "kubevirt": w.Copy.Object}))
+		}
+	}
+	return nil
+}
+
+// foundAbout returns what was found about an object, as an error.
+func (x *index) foundAbout(code Code, object string) *Finding {
+	for _, f := range x.Findings {
+		if f.Code == code && f.Object == object {
+			return raised(f)
 		}
 	}
 	return nil
@@ -203,6 +219,9 @@ func (x *index) gate(v *VM, said []symptom) *Finding {
 	case w == nil && closed:
 		return raised(gateFinding("KubeVirt", []string{v.String()}))
 	case w != nil && w.NeedsGate && !w.Gate && (closed || v.usesHostDevices()):
+		if f := x.foundAbout("GPU0314", w.Object); f != nil {
+			return f // the gate is off on purpose, and wire cannot add it
+		}
 		return raised(gateFinding(w.Object, []string{v.String()}))
 	}
 	return nil
@@ -253,7 +272,7 @@ func (x *index) launcher(v *VM) *Finding {
 	for _, p := range x.pods[Ref{Namespace: v.Namespace, Name: v.Name}] {
 		switch {
 		case p.Refused != "":
-			f := New("GPU0508", v.String(), Values{"user": v.String(), "text": p.Refused})
+			f := New("GPU0508", v.String(), Values{"user": v.String(), "text": p.Refused, "hint": refusedHint(p)})
 			return &f
 		case p.Problem != "" && !p.Done && p.Node != "":
 			for _, s := range read(&Message{About: Ref{"Pod", p.Namespace, p.Name}, Text: p.Problem}) {
@@ -261,11 +280,21 @@ func (x *index) launcher(v *VM) *Finding {
 					return x.symptomFinding(v, &s)
 				}
 			}
-			f := New("GPU0529", v.String(), Values{"user": v.String(), "text": p.Problem, "namespace": p.Namespace, "pod": p.Name})
-			return &f
+			return raised(New("GPU0529", v.String(), Values{"user": v.String(), "text": p.Problem, "namespace": p.Namespace, "pod": p.Name}))
 		}
 	}
 	return nil
+}
+
+// refusedHint says where to look when kubelet refused a pod: at the device plugin, unless
+// the node was out of something else.
+func refusedHint(p *Pod) string {
+	node := cmp.Or(p.Node, "NAME")
+	short, out := strings.CutPrefix(p.Refused, "OutOf")
+	if out && !strings.Contains(strings.SplitN(short, ": ", 2)[0], "/") {
+		return "see what else runs on the node: kubectl describe node " + node
+	}
+	return "look at the device plugin on the node: kubectl get pods -A -o wide | grep device-plugin; gpuctl diagnose node/" + node
 }
 
 // consequences are the symptoms of QEMU and the launcher that go with another root.
@@ -294,6 +323,9 @@ func (x *index) symptomFinding(v *VM, s *symptom) *Finding {
 		"namespace": v.Namespace, "vm": v.Name, "hint": "upgrade the device plugin to v1.4.0 or newer, and see which plugin serves the name: kubectl get pods -A | grep device-plugin",
 	}
 	values["pod"] = "-l vm.kubevirt.io/name=" + v.Name
+	if s.code == "GPU0508" {
+		values["hint"] = refusedHint(&Pod{Node: v.Node, Refused: s.text})
+	}
 	if s.message.About.Kind == "Pod" {
 		values["pod"] = s.message.About.Name
 	}

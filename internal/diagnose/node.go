@@ -86,7 +86,7 @@ func mode(n *gpu.Node, h *gpu.Host) []Finding {
 	vgpu := makesVGPUs(h)
 	for i := range h.Functions {
 		f := &h.Functions[i]
-		if f.IsGPU() && !f.Driver.IsVFIO() {
+		if f.IsGPU() && !f.DriverUnknown && !f.Driver.IsVFIO() {
 			cards[f.ID]++
 		}
 	}
@@ -139,7 +139,11 @@ func countAll(n *gpu.Node, h *gpu.Host, ids map[gpu.ResourceName][]gpu.DeviceID)
 func compare(n *gpu.Node, h *gpu.Host, name gpu.ResourceName, ids []gpu.DeviceID) (Finding, bool) {
 	have, present := n.Allocatable[name], 0
 	for i := range h.Functions {
-		if f := &h.Functions[i]; f.IsNVIDIA() && f.Driver.IsVFIO() && slices.Contains(ids, f.ID.Device) {
+		switch f := &h.Functions[i]; {
+		case !f.IsNVIDIA() || !slices.Contains(ids, f.ID.Device):
+		case f.DriverUnknown: // lspci without -k: there is nothing to compare with
+			return Finding{}, false
+		case f.Driver.IsVFIO():
 			present++
 		}
 	}

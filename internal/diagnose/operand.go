@@ -6,11 +6,20 @@ import "slices"
 // serve GPUs on the nodes.
 func gathered(e *Evidence) []Finding {
 	out := slices.Concat(e.Findings, Operands(e.Pods), Agents(e.Agents))
+	validators := map[string]*Pod{}
+	for i := range e.Pods {
+		if p := &e.Pods[i]; p.Operand == Validator && p.Problem != "" {
+			validators[p.Node] = p
+		}
+	}
 	hosts := newIndex(&Evidence{Hosts: e.Hosts}).hosts
 	for i := range e.Nodes {
 		n := &e.Nodes[i]
 		if why, missing := Unserved(n, hosts[n.Name]); missing {
 			out = append(out, New("GPU0102", nodeObject(n.Name), Values{"node": n.Name, "why": why}))
+			if p := validators[n.Name]; p != nil { // where the plugin runs already, nothing waits for it
+				out = append(out, operand("GPU0416", p, "it waits for the sandbox-validator, "+p.Problem))
+			}
 		}
 	}
 	return out
@@ -23,10 +32,12 @@ func Operands(pods []Pod) []Finding {
 	for i := range pods {
 		p := &pods[i]
 		if code, ok := codes[p.Operand]; ok && p.Problem != "" && p.Node != "" {
-			out = append(out, New(code, nodeObject(p.Node), Values{
-				"node": p.Node, "problem": p.Problem, "namespace": p.Namespace, "pod": p.Name,
-			}))
+			out = append(out, operand(code, p, p.Problem))
 		}
 	}
 	return out
+}
+
+func operand(code Code, p *Pod, problem string) Finding {
+	return New(code, nodeObject(p.Node), Values{"node": p.Node, "problem": problem, "namespace": p.Namespace, "pod": p.Name})
 }

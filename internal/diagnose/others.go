@@ -28,6 +28,16 @@ func makesVGPUs(h *gpu.Host) bool {
 	})
 }
 
+// others reports that what a machine asks for, and nobody serves, is a device of another
+// vendor, as far as that can be told.
+func (d *diagnosis) others(v *VM, f *Finding) bool {
+	return slices.ContainsFunc(v.Devices, func(asked gpu.Device) bool {
+		domain, _, _ := strings.Cut(string(asked.Name), "/")
+		vendors := strings.HasSuffix(domain, "amd.com") || strings.HasSuffix(domain, "intel.com")
+		return containsName(f.Message, asked.Name) && !d.concerns(asked.Name) && (vendors || asked.Field == "hostDevices")
+	})
+}
+
 // untold returns the findings of the evidence without those that say of a node whose
 // cards are for others that they are; somebody who gives a node's inventory is told.
 func (d *diagnosis) untold() []Finding {

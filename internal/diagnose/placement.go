@@ -37,7 +37,8 @@ func (x *index) unplaced(v *VM, s *symptom) *Finding {
 			break
 		}
 	}
-	f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text, "node": node})
+	hint := "compare the VM's node selector, affinity, tolerations, CPU and memory with the node: kubectl describe node " + node
+	f := New("GPU0507", v.String(), Values{"user": v.String(), "text": s.text, "hint": hint})
 	return &f
 }
 
@@ -52,6 +53,9 @@ func (x *index) busy(v *VM, said []symptom) *Finding {
 			return x.schedulerSays(v, said)
 		}
 	}
+	if f := x.shut(v); f != nil {
+		return f
+	}
 	for _, name := range v.names() {
 		if !x.concerns(name) || len(x.servers(name)) == 0 || x.mostFree(name) >= counts[name] {
 			continue
@@ -61,7 +65,7 @@ func (x *index) busy(v *VM, said []symptom) *Finding {
 			holders = "held by " + somebody(who)
 		}
 		holders += x.closed(name)
-		total := x.served[name]
+		total := x.open(name)
 		free := "all " + itoa(total) + " are taken"
 		switch n := x.allFree(name); {
 		case n > 0:
@@ -70,7 +74,10 @@ func (x *index) busy(v *VM, said []symptom) *Finding {
 			free = "the only one is taken"
 		}
 		where := ", and at most " + itoa(x.mostFree(name)) + " on one node"
-		if len(x.servers(name)) == 1 {
+		switch {
+		case x.mostFree(name) == 0 && len(x.servers(name)) > 1:
+			where = ""
+		case len(x.servers(name)) == 1:
 			where = " on node " + x.servers(name)[0].Name
 		}
 		f := New("GPU0506", v.String(), Values{
@@ -96,6 +103,39 @@ func (x *index) closed(name gpu.ResourceName) string {
 		return ""
 	}
 	return "; node " + somebody(out)
+}
+
+// open returns how many units nodes serve that take something new.
+func (x *index) open(name gpu.ResourceName) int64 {
+	var all int64
+	for _, n := range x.servers(name) {
+		if !n.NotReady && !n.Cordoned {
+			all += n.Allocatable[name]
+		}
+	}
+	return all
+}
+
+// shut reports that all nodes with a name that the machine asks for take nothing new:
+// nobody holds the units.
+func (x *index) shut(v *VM) *Finding {
+	for _, name := range v.names() {
+		servers := x.servers(name)
+		if !x.concerns(name) || len(servers) == 0 || x.open(name) > 0 {
+			continue
+		}
+		n := servers[0]
+		state, hint := "is cordoned", "kubectl uncordon "+n.Name+" when its maintenance is over"
+		if n.NotReady {
+			state, hint = "is not ready", "kubectl describe node "+n.Name
+		}
+		text := "node " + n.Name + ", which has " + units(n.Allocatable[name], name) + ", " + state
+		if len(servers) > 1 {
+			text = "no node that has " + string(name) + " takes anything new" + x.closed(name)
+		}
+		return raised(New("GPU0507", v.String(), Values{"user": v.String(), "text": text, "hint": hint}))
+	}
+	return nil
 }
 
 // schedulerSays passes on that the scheduler finds no units although some look free.

@@ -258,9 +258,14 @@ func (d *diagnosis) settled() []Finding {
 			raisedAs[f] = true
 		}
 	}
-	machines := map[string]bool{}
+	explained := map[string]bool{} // nodes of which it is known why they serve nothing
+	for _, f := range d.found {
+		node, _, _ := strings.Cut(f.Object, " ")
+		explained[node] = explained[node] || f.Severity == Error && f.Code != "GPU0102" && f.link().order() < LinkTable.order()
+	}
+	machines := map[string]*VM{}
 	for i := range d.vms {
-		machines[d.vms[i].String()] = true
+		machines[d.vms[i].String()] = &d.vms[i]
 	}
 	return slices.DeleteFunc(d.found, func(f Finding) bool {
 		if f.Severity != Error && raisedAs[*raised(f)] {
@@ -270,10 +275,15 @@ func (d *diagnosis) settled() []Finding {
 			return false
 		}
 		switch f.Code {
+		case "GPU0102":
+			return explained[f.Object]
 		case "GPU0501", "GPU0502", "GPU0503", "GPU0504":
 			instance, isInstance := strings.CutPrefix(f.Object, "VirtualMachineInstance ")
-			explained := f.Code == "GPU0501" || f.Code == "GPU0504"
-			return explained && d.covered[f.Object] || isInstance && machines["VirtualMachine "+instance]
+			if v := machines[f.Object]; v != nil && f.Code == "GPU0501" && d.others(v, &f) {
+				return true
+			}
+			covered := f.Code == "GPU0501" || f.Code == "GPU0504"
+			return covered && d.covered[f.Object] || isInstance && machines["VirtualMachine "+instance] != nil
 		}
 		return false
 	})

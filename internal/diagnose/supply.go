@@ -30,16 +30,29 @@ func (x *index) supply(v *VM) (root *Finding, more []Finding) {
 	return nil, nil
 }
 
+// sharedGroup returns that a GPU which is in use shares its IOMMU group with another:
+// VFIO gives a group to one machine.
+func (x *index) sharedGroup(v *VM, said []symptom) *Finding {
+	for _, s := range said {
+		for _, f := range x.Findings {
+			if s.code == "GPU0523" && s.address != "" && f.Code == "GPU0207" && strings.Contains(f.Message, s.address) && (v.Node == "" || f.Object == nodeObject(v.Node)) {
+				return raised(f)
+			}
+		}
+	}
+	return nil
+}
+
 // unserved returns why no node serves a name: what breaks the chain on a node that
 // has its cards, else that nobody has them.
 func (x *index) unserved(v *VM, name gpu.ResourceName) *Finding {
 	for _, f := range x.Findings {
-		if f.Code == "GPU0310" && containsName(f.Message, name) {
+		if (f.Code == "GPU0310" || f.Code == "GPU0305" && x.inTree(name)) && containsName(f.Message, name) {
 			return raised(f)
 		}
 	}
 	check := workloadCheck{nodes: x.Nodes, served: x.served}
-	values := Values{"user": v.String(), "name": string(name)}
+	values := Values{"user": v.String(), "name": shown(name)}
 	values["near"], values["hint"] = check.alternatives(name)
 	if _, miss := nearMiss(name, x.served); !miss {
 		if where := x.renamed(name); where != "" {
@@ -52,6 +65,11 @@ func (x *index) unserved(v *VM, name gpu.ResourceName) *Finding {
 		values["near"] += "; " + w.Object + " does not permit it either"
 	}
 	return raised(New("GPU0501", v.String(), values))
+}
+
+// inTree reports a name that virt-handler is to serve, by the selector of its entry.
+func (x *index) inTree(name gpu.ResourceName) bool {
+	return slices.ContainsFunc(x.table().Entries, func(e gpu.Entry) bool { return e.Name == name && !e.External })
 }
 
 // containsName reports whether a text has the name, and not as part of a longer one.
@@ -69,6 +87,9 @@ func (x *index) findRenamed(name gpu.ResourceName) string {
 		n := &x.Nodes[i]
 		h := x.hosts[n.Name]
 		if h == nil {
+			if as := servedAs(n, name, ids); as != "" {
+				return fmt.Sprintf("node %s serves these cards as %s", n.Name, as)
+			}
 			continue
 		}
 		for _, m := range x.matched(n) {
@@ -80,6 +101,19 @@ func (x *index) findRenamed(name gpu.ResourceName) string {
 					return fmt.Sprintf("node %s serves its card %s (on %s) as %s", n.Name, f.Address, f.Driver, m.Name)
 				}
 			}
+		}
+	}
+	return ""
+}
+
+// servedAs returns the name of another device plugin release for one of the ids, that
+// a node without an inventory serves: a bare id, or a name of those ids alone.
+func servedAs(n *gpu.Node, name gpu.ResourceName, ids []gpu.DeviceID) gpu.ResourceName {
+	for _, served := range n.Positive() {
+		have := gpu.DeviceIDs(served)
+		other := func(d gpu.DeviceID) bool { return !slices.Contains(ids, d) }
+		if served != name && len(have) > 0 && !slices.ContainsFunc(have, other) {
+			return served
 		}
 	}
 	return ""

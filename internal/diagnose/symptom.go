@@ -83,7 +83,8 @@ func shorten(text string) string {
 	if len(text) <= longest {
 		return text
 	}
-	return strings.ToValidUTF8(text[:longest], "") + "…"
+	head := longest / 3 // what went wrong comes last in the words of libvirt and QEMU
+	return strings.ToValidUTF8(text[:head], "") + "…" + strings.ToValidUTF8(text[len(text)-longest+head:], "")
 }
 
 // aboutDevice reports a symptom that has to do with a passed device for certain.

@@ -87,6 +87,7 @@ func TestSymptoms(t *testing.T) {
 		"sync":                 {text: "Failed to sync vmi", want: "GPU0528"},
 
 		// QEMU.
+		"interrupt busy":       {text: refused("vfio 0000:01:00.1: Failed to set up TRIGGER eventfd signaling for interrupt INTX-0: VFIO_DEVICE_SET_IRQS failure: Device or resource busy"), want: "GPU0528"},
 		"group not viable":     {text: refused(unviable), want: "GPU0520"},
 		"map dma":              {text: refused("VFIO_MAP_DMA failed: Cannot allocate memory"), want: "GPU0521"},
 		"map region":           {text: refused("failed to setup container for group 12: memory listener initialization failed: Region ram-node0: vfio_container_dma_map(0x55, 0x0, 0x40, 0x7f) = -12 (Cannot allocate memory)"), want: "GPU0521"},

@@ -80,14 +80,13 @@ func (l *lint) betterName(e gpu.Entry) string {
 	return ", " + string(gpu.Newest().Name(id.Device))
 }
 
-// nearMiss finds a served name that equals n but for case and white space.
+// nearMiss finds a served name that equals n but for case, blanks and dashes.
 func nearMiss(n gpu.ResourceName, served map[gpu.ResourceName]int64) (gpu.ResourceName, bool) {
 	if served[n] > 0 {
 		return "", false
 	}
-	plain := func(n gpu.ResourceName) string { return strings.ToLower(strings.Join(strings.Fields(string(n)), "")) }
 	for _, name := range slices.Sorted(maps.Keys(served)) {
-		if plain(name) == plain(n) {
+		if plain(string(name)) == plain(string(n)) {
 			return name, true
 		}
 	}

@@ -19,17 +19,30 @@ func (d *diagnosis) wiring(subject Subject) {
 		switch {
 		case !l.Served:
 		case w.Table.Set && !w.Table.Permits(l.Name):
-			d.found = append(d.found, *d.notPermitted(l.Name, w.Object))
+			d.found = append(d.found, *d.unasked(d.notPermitted(l.Name, w.Object), l.Name))
 		case !w.Table.Set && !slices.Contains(names, string(l.Name)):
 			names = append(names, string(l.Name))
 		}
 	}
-	if len(names) > 0 {
+	misplaced := slices.ContainsFunc(d.found, func(f Finding) bool { return f.Code == "GPU0303" }) // and names are refused all the same
+	if len(names) > 0 && !misplaced {
 		d.found = append(d.found, New("GPU0304", w.Object, Values{"object": w.Object, "names": strings.Join(names, ", ")}))
 	}
-	if w.NeedsGate && !w.Gate && !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Code == "GPU0301" }) && d.anyGPU() {
+	if w.NeedsGate && !w.Gate && d.foundAbout("GPU0314", w.Object) == nil && !slices.ContainsFunc(d.found, func(f Finding) bool { return f.Code == "GPU0301" }) && d.anyGPU() {
 		d.found = append(d.found, d.gateMissing())
 	}
+}
+
+// unasked returns the finding about a name as a warning when a machine waits for
+// something else, and none for the name.
+func (d *diagnosis) unasked(f *Finding, name gpu.ResourceName) *Finding {
+	asks := func(v VM) bool { return !v.Halted && slices.Contains(v.names(), name) }
+	waits := func(f Finding) bool { return f.Severity == Error }
+	if slices.ContainsFunc(d.vms, asks) || !slices.ContainsFunc(d.found, waits) || len(d.covered) == 0 {
+		return f
+	}
+	f.Severity = Warning
+	return f
 }
 
 // gateMissing is the finding about a gate that no machine's chain has come to: an

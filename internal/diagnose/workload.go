@@ -36,7 +36,7 @@ func (c *workloadCheck) name(w gpu.Workload, name gpu.ResourceName) (Finding, bo
 	if f, bad := c.impossible(w, name); bad {
 		return f, true
 	}
-	object, values := w.Ref(), Values{"user": w.Ref(), "name": string(name)}
+	object, values := w.Ref(), Values{"user": w.Ref(), "name": shown(name)}
 	switch {
 	case c.served[name] == 0:
 		values["near"], values["hint"] = c.alternatives(name)
@@ -71,11 +71,18 @@ func (c *workloadCheck) impossible(w gpu.Workload, name gpu.ResourceName) (Findi
 // alternatives names what the workload could ask for instead.
 func (c *workloadCheck) alternatives(name gpu.ResourceName) (near, hint string) {
 	if other, ok := nearMiss(name, c.served); ok {
-		return "; nodes serve " + string(other) + ", and names are compared letter by letter", "write " + string(other)
+		near = "; nodes serve " + string(other) + ", and names are compared letter by letter"
+		if shown(name) != string(name) {
+			near += ", blanks included"
+		}
+		return near, "write " + string(other)
 	}
 	var served []string
 	for _, name := range c.passthroughNames() {
 		served = append(served, units(c.served[gpu.ResourceName(name)], gpu.ResourceName(name)))
+	}
+	if other, ok := meant(name, c.passthroughNames()); ok {
+		return "; it is close to " + other, "write " + other + " if that is meant; served now: " + strings.Join(served, ", ")
 	}
 	if len(served) == 0 {
 		return "", "no node serves an NVIDIA GPU for VMs yet; see the findings about the nodes"

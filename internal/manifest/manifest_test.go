@@ -163,6 +163,7 @@ func TestParse(t *testing.T) {
 		"typed list is completed":  {text: "kind: NodeList\napiVersion: v1\nitems:\n- {metadata: {name: a}}\n", wantRefs: []string{"Node a"}},
 		"no kind":                  {text: "---\n# nothing\n---\ndevices: []\n---\n- 1\n", wantSkip: []string{"f.yaml:4: skipped, it is no Kubernetes object (no kind)", "f.yaml:6: skipped, it is no Kubernetes object (not a mapping)"}},
 		"byte order mark":          {text: "\ufeffkind: Node\n", wantRefs: []string{"Node "}},
+		"kubectl describe":         {text: "Name:         trainer\nEvents:\n  Type  Reason\n  ----  ------\n  Warning  SyncFailed  server error: x\n", wantErr: "this is what kubectl describe prints"},
 		"not YAML":                 {text: "kind: Node\n\tx: 1\n", wantErr: "parse f.yaml: line 2"},
 		"duplicate key":            {text: "kind: Node\nspec: {a: 1, a: 2}\n", wantErr: `line 2: key "a" already set`},
 		"duplicate key further on": {text: "kind: Node\n---\nkind: Node\nspec: {a: 1, a: 2}\n", wantErr: `line 4: key "a" already set`},

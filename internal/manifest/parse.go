@@ -21,10 +21,18 @@ func Parse(file string, data []byte) ([]Document, []Skipped, error) {
 			}
 		}
 	}
+	if err != nil && described(data) {
+		return nil, nil, fmt.Errorf("parse %s: %w: this is what kubectl describe prints; give what kubectl get -o yaml does", file, err)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse %s: %w", file, err)
 	}
 	return p.docs, p.skipped, nil
+}
+
+// described reports text of kubectl describe, which is much like YAML.
+func described(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("Name:  ")) && bytes.Contains(data, []byte("\nEvents:"))
 }
 
 func checkEncoding(data []byte) error {

@@ -78,12 +78,12 @@ func (s schema) strayLists(table any, at manifest.Path, report func(at, right ma
 	}
 }
 
-// misspeltGates reports gates that differ from the real ones in case or blanks.
+// misspeltGates reports gates that differ a little from the real ones.
 func misspeltGates(gates []string, object string) []diagnose.Finding {
 	var out []diagnose.Finding
 	for _, g := range gates {
 		for _, right := range []string{gate, "GPU"} {
-			if g != right && strings.EqualFold(strings.TrimSpace(g), right) {
+			if diagnose.Misspelt(g, right) {
 				out = append(out, diagnose.New("GPU0313", object, diagnose.Values{"gate": g, "right": right}))
 			}
 		}
