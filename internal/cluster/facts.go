@@ -65,9 +65,9 @@ func readers() map[string]reader {
 
 		"kubevirt.io/VirtualMachine":                                 machines("spec", "template", "spec"),
 		"kubevirt.io/VirtualMachineInstance":                         machines("spec"),
-		"kubevirt.io/VirtualMachineInstanceReplicaSet":               workload("spec", "template", "spec", "domain", "devices"),
+		"kubevirt.io/VirtualMachineInstanceReplicaSet":               machines("spec", "template", "spec"),
 		"kubevirt.io/VirtualMachineInstancePreset":                   workload("spec", "domain", "devices"),
-		"pool.kubevirt.io/VirtualMachinePool":                        workload("spec", "virtualMachineTemplate", "spec", "template", "spec", "domain", "devices"),
+		"pool.kubevirt.io/VirtualMachinePool":                        machines("spec", "virtualMachineTemplate", "spec", "template", "spec"),
 		"instancetype.kubevirt.io/VirtualMachineInstancetype":        workload("spec"),
 		"instancetype.kubevirt.io/VirtualMachineClusterInstancetype": workload("spec"),
 	}

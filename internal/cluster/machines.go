@@ -40,11 +40,16 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 			}
 		}
 	}
-	if d.Kind() == "VirtualMachine" {
+	switch d.Kind() {
+	case "VirtualMachine":
 		v.Status = text(d.Object, "status", "printableStatus")
 		v.Halted = halted(d)
 		m.instancetype = instancetypeOf(d)
-	} else {
+	case "VirtualMachinePool", "VirtualMachineInstanceReplicaSet":
+		replicas, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "replicas"})
+		n, err := quantity(replicas)
+		v.Mould, v.Halted = true, err == nil && n == 0
+	default:
 		v.Phase = text(d.Object, "status", "phase")
 		v.Status, v.Node = v.Phase, text(d.Object, "status", "nodeName")
 		v.Halted = v.Phase == "Succeeded"
@@ -123,13 +128,16 @@ func joinMachines(f *Facts) {
 		if t, ok := types[m.instancetype]; ok {
 			m.vm.Devices = append(m.vm.Devices, t.Devices...)
 		}
+		if m.vm.Mould {
+			f.VMs = append(f.VMs, m.vm)
+		}
 		if m.vm.Kind == "VirtualMachine" {
 			at[m.vm.Namespace+"/"+m.vm.Name] = len(f.VMs)
 			f.VMs = append(f.VMs, m.vm)
 		}
 	}
 	for _, m := range f.machines {
-		if m.vm.Kind == "VirtualMachine" {
+		if m.vm.Kind == "VirtualMachine" || m.vm.Mould {
 			continue
 		}
 		i, ok := at[m.vm.Namespace+"/"+m.vm.Name]

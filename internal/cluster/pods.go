@@ -115,15 +115,21 @@ func launches(pod *corev1.Pod) string {
 	return pod.Labels["vm.kubevirt.io/name"]
 }
 
+// operands are the parts of gpu-operator by the names of their containers.
+var operands = map[string]diagnose.Operand{
+	"nvidia-vfio-manager":        diagnose.VFIOManager,
+	"nvidia-sandbox-validator":   diagnose.Validator,
+	"nvidia-vgpu-manager-ctr":    diagnose.VGPUManager,
+	"nvidia-vgpu-device-manager": diagnose.VGPUDeviceManager,
+}
+
 // operandOf says which part of gpu-operator a pod is, by its containers' names and
 // images: the sandbox plugin of kata containers has a name much like the other.
 func operandOf(pod *corev1.Pod) diagnose.Operand {
 	for _, c := range pod.Spec.Containers {
-		switch {
-		case c.Name == "nvidia-vfio-manager":
-			return diagnose.VFIOManager
-		case c.Name == "nvidia-sandbox-validator":
-			return diagnose.Validator
+		switch operand, named := operands[c.Name]; {
+		case named:
+			return operand
 		case strings.Contains(c.Image, "/"+pluginImage), strings.HasPrefix(c.Image, pluginImage):
 			return diagnose.DevicePlugin
 		}

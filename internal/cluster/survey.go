@@ -78,13 +78,12 @@ func relevantPod(d *manifest.Document) bool {
 	if have["kubevirt.io"] == "virt-launcher" || have[v1alpha1.LabelPartOf] == v1alpha1.PartOf {
 		return true
 	}
+	if isOperand(d) {
+		return true
+	}
 	for _, list := range []string{"containers", "initContainers"} {
 		for _, item := range items(d.Object, []string{"spec", list}) {
 			c, _ := item.(map[string]any)
-			image, _ := c["image"].(string)
-			if c["name"] == "nvidia-vfio-manager" || strings.Contains(image, pluginImage) {
-				return true
-			}
 			limits, _ := manifest.Lookup(c, manifest.Path{"resources", "limits"})
 			asked, _ := limits.(map[string]any)
 			for name := range asked {
@@ -92,6 +91,19 @@ func relevantPod(d *manifest.Document) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// isOperand reports a pod that is, or says it is, a part of gpu-operator.
+func isOperand(d *manifest.Document) bool {
+	for _, item := range items(d.Object, []string{"spec", "containers"}) {
+		c, _ := item.(map[string]any)
+		name, _ := c["name"].(string)
+		image, _ := c["image"].(string)
+		if operands[name] != "" || strings.Contains(image, pluginImage) {
+			return true
 		}
 	}
 	return false
@@ -126,7 +138,7 @@ func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
 		}
 	}
 	s.Docs = append(s.Docs, c.legacy(ctx, s.Docs)...)
-	s.Docs = slices.DeleteFunc(s.Docs, foreignPlugin(s.Docs))
+	s.Docs = slices.DeleteFunc(s.Docs, foreignOperand(s.Docs))
 	s.Docs = slices.DeleteFunc(s.Docs, ofGoneMachines(s.Docs, func(in string) bool {
 		for i := range kinds {
 			if isMachine(kinds[i].Kind) && !found[i].tells(in, namespace) {
@@ -271,9 +283,9 @@ func ofGoneMachines(docs []manifest.Document, known func(namespace string) bool)
 	}
 }
 
-// foreignPlugin tells pods that look like the device plugin and that no DaemonSet
+// foreignOperand tells pods that look like parts of gpu-operator and that no DaemonSet
 // made: anybody can make such a pod. It tells nothing where no DaemonSets were read.
-func foreignPlugin(docs []manifest.Document) func(manifest.Document) bool {
+func foreignOperand(docs []manifest.Document) func(manifest.Document) bool {
 	sets := map[string]bool{}
 	for i := range docs {
 		if docs[i].Kind() == "DaemonSet" {
@@ -284,7 +296,7 @@ func foreignPlugin(docs []manifest.Document) func(manifest.Document) bool {
 		if d.Kind() != "Pod" || len(sets) == 0 {
 			return false
 		}
-		if _, is := pluginRelease(d.Object); !is {
+		if !isOperand(&d) {
 			return false
 		}
 		for _, item := range items(d.Object, []string{"metadata", "ownerReferences"}) {

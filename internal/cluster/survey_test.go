@@ -46,3 +46,41 @@ func TestEventsOfGoneMachines(t *testing.T) {
 		})
 	}
 }
+
+// Anybody can make a pod that looks like a part of gpu-operator; only those of a
+// DaemonSet count.
+func TestForeignOperands(t *testing.T) {
+	pod := func(name, container, image string, owners ...any) manifest.Document {
+		return manifest.Live("cluster", manifest.Object{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "ownerReferences": owners},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": container, "image": image}}},
+		})
+	}
+	owner := func(uid string) any { return map[string]any{"kind": "DaemonSet", "uid": uid, "controller": true} }
+	set := manifest.Live("cluster", manifest.Object{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"uid": "u"}})
+	docs := []manifest.Document{
+		pod("own manager", "nvidia-vfio-manager", "x", owner("u")), pod("forged manager", "nvidia-vfio-manager", "x"),
+		pod("forged owner", "nvidia-vfio-manager", "x", owner("other")), pod("forged plugin", "c", "evil/kubevirt-gpu-device-plugin:v9.9.9"),
+		pod("forged validator", "nvidia-sandbox-validator", "x"), pod("something else", "web", "nginx"),
+	}
+	for name, tc := range map[string]struct {
+		docs []manifest.Document
+		want []string
+	}{
+		"with DaemonSets":       {append(docs, set), []string{"forged manager", "forged owner", "forged plugin", "forged validator"}},
+		"without any DaemonSet": {docs, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			foreign := foreignOperand(tc.docs)
+			var got []string
+			for _, d := range tc.docs {
+				if foreign(d) {
+					got = append(got, d.Meta("name"))
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -104,6 +104,7 @@ type VM struct {
 	BadName []string           // what is wrong with names of entries, "gpus[0].name \"a.b\" has a dot"
 	Keys    []gpu.ResourceName // extended resources that domain.resources names
 	Halted  bool               // it is not meant to run
+	Mould   bool               // a pool or a replica set: what is made of it is judged by itself
 	Status  string             // printableStatus of the machine, else the phase of the instance
 	Phase   string             // of the instance, "" when there is none
 	Created time.Time          // the instance, or the machine without one
@@ -151,7 +152,10 @@ type Operand string
 const (
 	VFIOManager  Operand = "vfio-manager"
 	DevicePlugin Operand = "device plugin"
-	Validator    Operand = "sandbox-validator" // the device plugin waits for it
+	// On a vGPU node there are these two instead.
+	VGPUManager       Operand = "vGPU manager"
+	VGPUDeviceManager Operand = "vGPU device manager"
+	Validator         Operand = "sandbox-validator" // the device plugin waits for it
 )
 
 // user names who holds the pod's devices: its machine, or itself.

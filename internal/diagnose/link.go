@@ -47,6 +47,7 @@ var first = []Code{
 	"GPU0213", // a driver on the host keeps vfio-manager from its work
 	"GPU0212", // the node's mode says that nobody is to bind the cards
 	"GPU0216",
+	"GPU0219",
 	"GPU0315", // with the legacy ConfigMap nothing in the CR counts
 	"GPU0303", // a block in the wrong place is not there
 	"GPU0405", // what cannot be registered is not served

@@ -39,11 +39,17 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		case link.order() > LinkAllocatable.order():
 			f = x.later(link, v, said)
 		}
+		if v.Mould && link.order() > LinkSpec.order() {
+			break
+		}
 		if f == nil && !w.broken && (!x.knows(link) || supply != nil && x.cardless(link, v)) {
 			w.on(link, Unknown, "")
 			continue
 		}
 		w.check(link, f, x.passedText(link, v))
+	}
+	if v.Mould {
+		return w.chain, more
 	}
 	return w.chain, append(more, x.consequences(v, said, w.chain.Root())...)
 }

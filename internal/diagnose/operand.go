@@ -27,7 +27,7 @@ func gathered(e *Evidence) []Finding {
 
 // Operands reports the pods of gpu-operator that do not run on their nodes.
 func Operands(pods []Pod) []Finding {
-	codes := map[Operand]Code{VFIOManager: "GPU0216", DevicePlugin: "GPU0416"}
+	codes := map[Operand]Code{VFIOManager: "GPU0216", DevicePlugin: "GPU0416", VGPUManager: "GPU0219", VGPUDeviceManager: "GPU0219"}
 	var out []Finding
 	for i := range pods {
 		p := &pods[i]
@@ -39,5 +39,5 @@ func Operands(pods []Pod) []Finding {
 }
 
 func operand(code Code, p *Pod, problem string) Finding {
-	return New(code, nodeObject(p.Node), Values{"node": p.Node, "problem": problem, "namespace": p.Namespace, "pod": p.Name})
+	return New(code, nodeObject(p.Node), Values{"part": string(p.Operand), "node": p.Node, "problem": problem, "namespace": p.Namespace, "pod": p.Name})
 }

@@ -55,8 +55,11 @@ func (d *diagnosis) gateMissing() Finding {
 		}
 	}
 	f := gateFinding(d.Wiring.Object, users)
-	if len(users) > 0 {
+	switch {
+	case len(users) > 0:
 		f.Severity = Error
+	case d.Wiring.Table.Set: // what is permitted works under gpus
+		f.Severity = Info
 	}
 	return f
 }
