@@ -32,8 +32,11 @@ type sample struct {
 func compare(ctx context.Context, out io.Writer, commands []command, kubeconfig string, rounds int) error {
 	samples := make([][]sample, len(commands))
 	for i := range warmUp + rounds {
-		for j, c := range commands {
-			s, err := c.once(ctx, kubeconfig)
+		for k := range commands {
+			// Each comes first in turn: the API server collects its garbage every few
+			// requests, and that shall not always hit the same command.
+			j := (i + k) % len(commands)
+			s, err := commands[j].once(ctx, kubeconfig)
 			if err != nil {
 				return err
 			}
