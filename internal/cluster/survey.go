@@ -62,9 +62,10 @@ func surveys() []surveyed {
 	}
 	pods := kind("", "Pod", "which GPUs are in use, and what runs on the nodes")
 	pods.options.FieldSelector, pods.keep = "status.phase!=Succeeded", relevantPod
-	events := kind("", "Event", "what the scheduler, kubelet and KubeVirt say")
+	events := kind("", "Event", "what the scheduler, kubelet and KubeVirt say, and when the hook ran")
 	events.options.FieldSelector, events.keep = "type=Warning", relevantEvent
-	hook := kind("", "Event", "when the hook ran")
+	hook := events // a second look at the same kind: the hook's Events are no warnings
+	hook.keep = nil
 	hook.options.FieldSelector = "involvedObject.kind=KubeVirt"
 	leases := kind("coordination.k8s.io", "Lease", "which agents report")
 	leases.options, leases.wide = agents, true
