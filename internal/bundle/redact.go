@@ -17,7 +17,7 @@ var kept = map[string][]string{
 		"spec.unschedulable", "status.capacity/", "status.allocatable/", "status.conditions.type", "status.conditions.status",
 	},
 	"GPUNode":                          {"spec.*"},
-	"VirtualMachine":                   append(devices("spec.template.spec"), "spec.running", "spec.runStrategy", "spec.instancetype.name", "spec.instancetype.kind", "status.printableStatus", "status.conditions.*"),
+	"VirtualMachine":                   append(devices("spec.template.spec"), "spec.running", "spec.runStrategy", "spec.instancetype.name", "spec.instancetype.kind", "status.printableStatus", "status.stateChangeRequests.action", "status.conditions.*"),
 	"VirtualMachineInstance":           append(devices("spec"), "status.phase", "status.nodeName", "status.conditions.*"),
 	"VirtualMachineInstanceReplicaSet": append(devices("spec.template.spec"), "spec.replicas"),
 	"VirtualMachineInstancePreset":     devices("spec"),

@@ -52,12 +52,12 @@ func TestEveryCode(t *testing.T) {
 // elsewhere names the tests that raise the codes that no files can: they take a live
 // cluster, a host's file system, or the preflight of a release. Each has a near miss.
 var elsewhere = map[string][]string{
-	"GPU0101": {"internal/cli TestWireCodes", "test/e2e TestHookWithoutKubeVirt"},
-	"GPU0103": {"internal/cli TestLiveCodes", "test/e2e TestWake"},
-	"GPU0104": {"internal/cli TestLiveCodes"},
+	"GPU0101": {"test/e2e TestHookWithoutKubeVirt"},
+	"GPU0103": {"test/e2e TestWake"},
+	"GPU0104": {"test/e2e TestAnswersAfterTheWrite"},
 	"GPU0105": {"internal/diagnose TestAgents", "test/e2e TestHookWithASilentNode"},
-	"GPU0106": {"internal/cli TestWireCodes", "test/e2e TestHookWithoutGPUNode"},
-	"GPU0107": {"internal/cli TestWireCodes", "test/e2e TestUninstallIsNotBlocked"},
+	"GPU0106": {"test/e2e TestHookWithoutGPUNode"},
+	"GPU0107": {"test/e2e TestUninstallIsNotBlocked"},
 	"GPU0108": {"internal/cli TestSummaryIsNotPassedOn"},
 	"GPU0120": {"internal/diagnose TestPreflight"},
 	"GPU0121": {"internal/diagnose TestPreflight"},
@@ -69,11 +69,11 @@ var elsewhere = map[string][]string{
 	"GPU0127": {"internal/diagnose TestPreflight"},
 	"GPU0128": {"internal/diagnose TestPreflight"},
 	"GPU0129": {"internal/diagnose TestPreflight"},
-	"GPU0130": {"internal/cli TestLiveCodes"},
+	"GPU0130": {"test/e2e TestDiagnoseAccess"},
 	"GPU0214": {"internal/cli TestMissingDeviceNode"},
-	"GPU0323": {"internal/cli TestLiveCodes"},
-	"GPU0324": {"internal/cli TestLiveCodes"},
-	"GPU0325": {"internal/cli TestWireCodes", "test/e2e TestPrunedWriteIsNoticed"},
+	"GPU0323": {"test/e2e TestAnswersAfterTheWrite"},
+	"GPU0324": {"test/e2e TestAnswersAfterTheWrite"},
+	"GPU0325": {"test/e2e TestPrunedWriteIsNoticed"},
 }
 
 // checkElsewhere checks that a test is there and knows the code.

@@ -54,8 +54,6 @@ type live struct {
 	plan   patch.Planner
 	hosts  map[string]inventory
 	report report // of what came out
-	// patience is how long virt-api may take to learn of its new gate.
-	patience time.Duration
 }
 
 func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
@@ -66,7 +64,7 @@ func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) err
 	if err != nil {
 		return err
 	}
-	l := &live{s: s, flags: flags, client: client, plan: flags.planner(), patience: gatePatience}
+	l := &live{s: s, flags: flags, client: client, plan: flags.planner()}
 	if l.hosts, err = flags.read(s.in); err != nil {
 		return err
 	}
@@ -212,7 +210,7 @@ func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]dia
 // passedOn waits until HyperConverged has copied the table onto the KubeVirt CR;
 // until then KubeVirt refuses instances all the same.
 func (l *live) passedOn(ctx context.Context, kubevirt *manifest.Document, table gpu.Table) bool {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, gatePatience)
 	defer cancel()
 	behind := func(now gpu.Table) bool {
 		return slices.ContainsFunc(table.Entries, func(e gpu.Entry) bool { return !e.Disabled && !now.Permits(e.Name) })
@@ -241,7 +239,7 @@ func (l *live) verify(ctx context.Context, target *manifest.Document, table gpu.
 			break
 		}
 	}
-	err := l.client.VerifyGate(ctx, target.Meta("namespace"), device, l.patience)
+	err := l.client.VerifyGate(ctx, target.Meta("namespace"), device, gatePatience)
 	switch {
 	case err == nil:
 		return nil, nil

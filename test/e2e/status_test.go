@@ -55,9 +55,9 @@ func TestStatusLive(t *testing.T) {
 	tally := diagnose.Tally{Free: 2, Used: 2}
 	want := glance{
 		KubeVirt:  diagnose.KubeVirtView{Object: "KubeVirt kubevirt/kubevirt", Gate: true, Table: true, Served: 1, Wired: 1},
-		Hook:      diagnose.HookView{Result: "Wired", Release: s.release, Revision: "1", Summary: "KubeVirt kubevirt/kubevirt: 2 changed"},
+		Hook:      diagnose.HookView{Result: "Wired", Release: s.release, Revision: "1", Changes: 2, Summary: "KubeVirt kubevirt/kubevirt: 2 changed"},
 		Agents:    diagnose.AgentsView{Known: true, Total: 1, Reporting: 1, Silent: []diagnose.SilentView{}},
-		Nodes:     []diagnose.NodeView{{Node: "worker-1", Resource: h200, Tally: tally}},
+		Nodes:     []diagnose.NodeView{{Node: "worker-1", Resource: h200, Tally: tally, Users: []string{w.ns + "/holder"}}},
 		Resources: []diagnose.ResourceView{{Name: h200, Nodes: 1, Permitted: true, Tally: tally}},
 		Waiting: []diagnose.WaitingView{{
 			Namespace: w.ns, Name: "trainer", Code: "GPU0506",
