@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,23 +57,53 @@ func readPage(body []byte) (page, error) {
 		Metadata struct {
 			Continue string `json:"continue"`
 		} `json:"metadata"`
-		Items []manifest.Object `json:"items"`
+		Items []lean `json:"items"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
 		return page{}, err
 	}
-	for i, item := range list.Items {
-		for _, bulk := range [][2]string{{"metadata", "managedFields"}, {"status", "images"}} {
-			if part, ok := item[bulk[0]].(map[string]any); ok {
-				delete(part, bulk[1]) // gpuctl never looks at it
-			}
-		}
+	p := page{next: list.Metadata.Continue}
+	for i := range list.Items {
+		item := list.Items[i].object()
 		if !wholeNumbers(item) {
 			return exactPage(body)
 		}
-		list.Items[i] = item
+		p.items = append(p.items, item)
 	}
-	return page{next: list.Metadata.Continue, items: list.Items}, nil
+	return p, nil
+}
+
+// lean is an object without the bulk that gpuctl never looks at: it is passed over.
+type lean struct {
+	Metadata *struct {
+		ManagedFields jsontext.Value `json:"managedFields"`
+		Rest          map[string]any `json:",embed"`
+	} `json:"metadata"`
+	Status *struct {
+		Images jsontext.Value `json:"images"` // of a Node
+		Rest   map[string]any `json:",embed"`
+	} `json:"status"`
+	Rest map[string]any `json:",embed"`
+}
+
+func (l *lean) object() manifest.Object {
+	if l.Rest == nil {
+		l.Rest = map[string]any{}
+	}
+	if l.Metadata != nil {
+		l.Rest["metadata"] = notNil(l.Metadata.Rest)
+	}
+	if l.Status != nil {
+		l.Rest["status"] = notNil(l.Status.Rest)
+	}
+	return l.Rest
+}
+
+func notNil(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
 }
 
 // exact is up to where a float64 tells whole numbers apart.
