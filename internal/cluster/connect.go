@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -25,6 +26,7 @@ import (
 type Client struct {
 	dynamic  dynamic.Interface
 	core     kubernetes.Interface
+	pods     kubernetes.Interface // the same, by protobuf
 	kubevirt kubevirt.Interface
 	mapper   meta.ResettableRESTMapper
 	server   string
@@ -131,6 +133,11 @@ func ForConfig(config *rest.Config) (*Client, error) {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	if c.core, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	compact := rest.CopyConfig(config)
+	compact.ContentType, compact.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	if c.pods, err = kubernetes.NewForConfig(compact); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.core.Discovery()))

@@ -16,68 +16,13 @@ import (
 // gpu-operator; others are passed over.
 func readPod(f *Facts, d *manifest.Document) error {
 	var pod corev1.Pod
-	if err := typed(&manifest.Document{Object: slim(d.Object)}, &pod); err != nil {
+	if err := typed(d, &pod); err != nil {
 		return err
 	}
 	if p, ok := podOf(&pod); ok {
 		f.Pods = append(f.Pods, p)
 	}
 	return nil
-}
-
-// needed is what podOf reads of a pod: the rest is much, and takes long to convert.
-var needed = []manifest.Path{
-	{"metadata", "namespace"},
-	{"metadata", "name"},
-	{"metadata", "labels"},
-	{"metadata", "ownerReferences"},
-	{"metadata", "deletionTimestamp"},
-	{"spec", "nodeName"},
-	{"spec", "overhead"},
-	{"spec", "resources"},
-	{"status", "phase"},
-	{"status", "reason"},
-	{"status", "message"},
-	{"status", "containerStatuses"},
-	{"status", "initContainerStatuses"},
-}
-
-// slim returns a pod with the needed fields alone.
-func slim(pod manifest.Object) manifest.Object {
-	out := manifest.Object{"metadata": manifest.Object{}, "spec": manifest.Object{}, "status": manifest.Object{}}
-	put := func(path manifest.Path, v any) {
-		if part, ok := out[path[0]].(manifest.Object); ok {
-			part[path[1]] = v
-		}
-	}
-	for _, path := range needed {
-		if v, ok := manifest.Lookup(pod, path); ok {
-			put(path, v)
-		}
-	}
-	for _, list := range []string{"initContainers", "containers"} {
-		if v, ok := manifest.Lookup(pod, manifest.Path{"spec", list}); ok {
-			put(manifest.Path{"spec", list}, slimContainers(v))
-		}
-	}
-	return out
-}
-
-// slimContainers leaves what is no list of objects as it is: that is for somebody
-// else to complain about.
-func slimContainers(v any) any {
-	list, ok := v.([]any)
-	if !ok {
-		return v
-	}
-	out := make([]any, len(list))
-	for i, item := range list {
-		out[i] = item
-		if c, ok := item.(manifest.Object); ok {
-			out[i] = manifest.Object{"name": c["name"], "image": c["image"], "restartPolicy": c["restartPolicy"], "resources": c["resources"]}
-		}
-	}
-	return out
 }
 
 // podOf returns what a diagnosis needs of a pod; ok is false when that is nothing.

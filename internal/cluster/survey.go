@@ -61,7 +61,7 @@ func surveys() []surveyed {
 		kind("apps", "DaemonSet", "which device plugin runs, and which agents should"),
 	}
 	pods := kind("", "Pod", "which GPUs are in use, and what runs on the nodes")
-	pods.options.FieldSelector, pods.keep = "status.phase!=Succeeded", relevantPod
+	pods.options.FieldSelector = "status.phase!=Succeeded"
 	events := kind("", "Event", "what the scheduler, kubelet and KubeVirt say, and when the hook ran")
 	events.options.FieldSelector, events.keep = "type=Warning", relevantEvent
 	hook := events // a second look at the same kind: the hook's Events are no warnings
@@ -70,31 +70,6 @@ func surveys() []surveyed {
 	leases := kind("coordination.k8s.io", "Lease", "which agents report")
 	leases.options, leases.wide = agents, true
 	return append(all, pods, events, hook, leases)
-}
-
-// relevantPod keeps what readPod would, and the agents.
-func relevantPod(d *manifest.Document) bool {
-	labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
-	have, _ := labels.(map[string]any)
-	if have["kubevirt.io"] == "virt-launcher" || have[v1alpha1.LabelPartOf] == v1alpha1.PartOf {
-		return true
-	}
-	if isOperand(d) {
-		return true
-	}
-	for _, list := range []string{"containers", "initContainers"} {
-		for _, item := range items(d.Object, []string{"spec", list}) {
-			c, _ := item.(map[string]any)
-			limits, _ := manifest.Lookup(c, manifest.Path{"resources", "limits"})
-			asked, _ := limits.(map[string]any)
-			for name := range asked {
-				if strings.Contains(name, "/") {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // isOperand reports a pod that is, or says it is, a part of gpu-operator.
@@ -203,6 +178,9 @@ func (c *Client) namespaced(kind schema.GroupKind) bool {
 }
 
 func (c *Client) listKept(ctx context.Context, namespace string, k *surveyed) ([]manifest.Document, error) {
+	if k.Kind == "Pod" {
+		return c.listPods(ctx, namespace, k.options)
+	}
 	docs, err := c.listIn(ctx, namespace, k.GroupKind, k.options)
 	if k.keep != nil {
 		docs = slices.DeleteFunc(docs, func(d manifest.Document) bool { return !k.keep(&d) })
