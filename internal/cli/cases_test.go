@@ -73,8 +73,14 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// readChecks reads the wire part of a checks.yaml: one run, or a list.
+// readChecks reads the wire part of a checks.yaml.
 func readChecks(t *testing.T, file string) []wireCheck {
+	t.Helper()
+	return readPart[wireCheck](t, file, "wire")
+}
+
+// readPart reads one part of a checks.yaml: one run, or a list.
+func readPart[Check any](t *testing.T, file, name string) []Check {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -84,18 +90,18 @@ func readChecks(t *testing.T, file string) []wireCheck {
 	if err := yaml.Unmarshal(data, &parts); err != nil {
 		t.Fatal(err)
 	}
-	wire, ok := parts["wire"]
+	part, ok := parts[name]
 	if !ok {
 		return nil
 	}
-	if _, one := wire.(map[string]any); one {
-		wire = []any{wire}
+	if _, one := part.(map[string]any); one {
+		part = []any{part}
 	}
-	text, err := json.Marshal(wire)
+	text, err := json.Marshal(part)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []wireCheck
+	var out []Check
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
@@ -47,32 +45,7 @@ func TestDiagnoseCases(t *testing.T) {
 
 func readDiagnoseChecks(t *testing.T, file string) []diagnoseCheck {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var parts map[string]any
-	if err := yaml.Unmarshal(data, &parts); err != nil {
-		t.Fatal(err)
-	}
-	part, ok := parts["diagnose"]
-	if !ok {
-		return nil
-	}
-	if _, one := part.(map[string]any); one {
-		part = []any{part}
-	}
-	text, err := json.Marshal(part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []diagnoseCheck
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&out); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return out
+	return readPart[diagnoseCheck](t, file, "diagnose")
 }
 
 // allows reports whether an exit code is one of the check's.
