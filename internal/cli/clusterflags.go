@@ -9,17 +9,15 @@ import (
 	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
-// clusterFlags say which cluster and which namespace a command looks at, as
-// kubectl's do.
+// clusterFlags say which cluster a command speaks to, as kubectl's do.
 type clusterFlags struct {
-	kubeconfig, kubeContext, namespace string
+	kubeconfig, kubeContext string
 }
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
 	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the VM (default: that of the kubeconfig's context)")
 }
 
 func (f *clusterFlags) given() bool { return f.kubeconfig != "" || f.kubeContext != "" }
@@ -34,13 +32,24 @@ func (f *clusterFlags) connect() (*cluster.Client, error) {
 	return cluster.Connect(f.options())
 }
 
+// scopeFlags say which namespace a command looks at, too.
+type scopeFlags struct {
+	clusterFlags
+	namespace string
+}
+
+func (f *scopeFlags) add(cmd *cobra.Command) {
+	f.clusterFlags.add(cmd)
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the VM (default: that of the kubeconfig's context)")
+}
+
 // namespaceOr returns the namespace that the flags or the kubeconfig name.
-func (f *clusterFlags) namespaceOr(other string) string {
+func (f *scopeFlags) namespaceOr(other string) string {
 	return cmp.Or(f.namespace, cluster.NamespaceOf(f.options()), other)
 }
 
 // names lists the objects of a kind for completion: quickly, or not at all.
-func (f *clusterFlags) names(ctx context.Context, kind string) ([]string, error) {
+func (f *scopeFlags) names(ctx context.Context, kind string) ([]string, error) {
 	client, err := f.connect()
 	if err != nil {
 		return nil, err

@@ -12,11 +12,11 @@ import (
 // completeFlags completes the flags that commands share, with the same names
 // everywhere: contexts of the kubeconfig, namespaces and nodes of the cluster.
 func completeFlags(cmd *cobra.Command) {
-	asked := func(kind string) func(context.Context, *clusterFlags) ([]string, error) {
-		return func(ctx context.Context, f *clusterFlags) ([]string, error) { return f.names(ctx, kind) }
+	asked := func(kind string) func(context.Context, *scopeFlags) ([]string, error) {
+		return func(ctx context.Context, f *scopeFlags) ([]string, error) { return f.names(ctx, kind) }
 	}
-	for flag, names := range map[string]func(context.Context, *clusterFlags) ([]string, error){
-		"context":   func(_ context.Context, f *clusterFlags) ([]string, error) { return cluster.Contexts(f.kubeconfig) },
+	for flag, names := range map[string]func(context.Context, *scopeFlags) ([]string, error){
+		"context":   func(_ context.Context, f *scopeFlags) ([]string, error) { return cluster.Contexts(f.kubeconfig) },
 		"namespace": asked("namespace"),
 		"node":      asked("node"),
 	} {
@@ -30,14 +30,14 @@ func completeFlags(cmd *cobra.Command) {
 }
 
 // typed returns the cluster flags as they stand on the command line so far.
-func typed(cmd *cobra.Command) *clusterFlags {
+func typed(cmd *cobra.Command) *scopeFlags {
 	value := func(name string) string {
 		if flag := cmd.Flags().Lookup(name); flag != nil {
 			return flag.Value.String()
 		}
 		return ""
 	}
-	return &clusterFlags{kubeconfig: value("kubeconfig"), kubeContext: value("context"), namespace: value("namespace")}
+	return &scopeFlags{clusterFlags{value("kubeconfig"), value("context")}, value("namespace")}
 }
 
 // found offers names alone; why there are none is only said to who debugs completion.

@@ -74,13 +74,16 @@ func runDiagnose(ctx context.Context, s *streams, flags *diagnoseFlags, out *out
 	if err != nil {
 		return err
 	}
+	report, ok := diagnose.Diagnose(&e, subject)
 	if flags.bundle != "" {
-		whole, _ := diagnose.Diagnose(&e, diagnose.Subject{})
+		whole := report
+		if subject.Name != "" {
+			whole, _ = diagnose.Diagnose(&e, diagnose.Subject{})
+		}
 		if err := flags.writeBundle(s, &m, whole.Findings); err != nil {
 			return err
 		}
 	}
-	report, ok := diagnose.Diagnose(&e, subject)
 	if !ok {
 		return notAmong(subject, &e)
 	}

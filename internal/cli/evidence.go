@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,13 +24,13 @@ import (
 // evidenceFlags say where the evidence of a diagnosis comes from.
 type evidenceFlags struct {
 	inventoryFlags
-	clusterFlags
+	scopeFlags
 	files, logs []string
 }
 
 func (f *evidenceFlags) add(cmd *cobra.Command) {
 	f.inventoryFlags.add(cmd)
-	f.clusterFlags.add(cmd)
+	f.scopeFlags.add(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "read objects from `PATH`, a file, a folder, a bundle or -, and no cluster (repeatable)")
 	cmd.Flags().StringArrayVar(&f.logs, "log", nil, "read `FILE`, the log of a device plugin, of vfio-manager or of a virt-launcher (repeatable)")
 }
@@ -45,8 +46,8 @@ func (f *evidenceFlags) check() error {
 	switch {
 	case stdin > 1:
 		return usagef("stdin (-) can be read once only; give files")
-	case len(f.files) > 0 && f.clusterFlags.given():
-		return usagef("-f reads files alone: --kubeconfig and --context belong to a live cluster")
+	case len(f.files)+len(f.logs) > 0 && f.clusterFlags.given():
+		return usagef("-f and --log read files alone: --kubeconfig and --context belong to a live cluster")
 	}
 	return nil
 }
@@ -89,7 +90,11 @@ func (f *evidenceFlags) fromCluster(ctx context.Context, s *streams, client *clu
 	if err != nil {
 		return m, err
 	}
-	return material{docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, pods: survey.Pods}, nil
+	inventories, err := f.read(s.in)
+	if err != nil {
+		return m, err
+	}
+	return material{inventories: inventories, docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, pods: survey.Pods}, nil
 }
 
 // fromFiles reads what the flags name.
@@ -140,11 +145,9 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		}
 		return t, err
 	}
-	wire := wireFlags{inventoryFlags: f.inventoryFlags}
-	if wire.plugin == "" {
-		wire.plugin = m.plugin
-	}
-	in, read, err := wire.inputOf(facts, m.inventories, choose)
+	given := f.inventoryFlags
+	given.plugin = cmp.Or(given.plugin, m.plugin)
+	in, read, err := given.inputOf(facts, m.inventories, choose)
 	if err != nil {
 		return e, notes, err
 	}
@@ -158,9 +161,11 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		return e, notes, fmt.Errorf("examine %s: %w", in.Target.Ref(), err)
 	}
 	if m.agents {
-		if e.Agents, err = cluster.AgentsOf(m.docs, m.at); err != nil {
+		agents, err := cluster.AgentsOf(m.docs, m.at)
+		if err != nil {
 			return e, notes, err
 		}
+		e.Agents = append([]diagnose.Agent{}, agents...) // none is not the same as not known
 	}
 	e.Hook = lastHook(facts.Events)
 	e.PodsKnown = m.pods || len(facts.Pods) > 0

@@ -18,16 +18,15 @@ import (
 
 // releaseFlags are the flags of install, upgrade and uninstall.
 type releaseFlags struct {
-	kubeconfig, kubeContext string
-	namespace, name         string
-	timeout                 time.Duration
-	wait                    bool
+	clusterFlags
+	namespace, name string
+	timeout         time.Duration
+	wait            bool
 }
 
 func (f *releaseFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
-	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
+	f.clusterFlags.add(cmd)
 	flags.StringVarP(&f.namespace, "namespace", "n", "gpuctl-system", "`NAMESPACE` of the release")
 	flags.StringVar(&f.name, "release-name", charts.GPUOperatorHooks, "`NAME` of the release")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "time for each thing that is waited for, a hook for example")
@@ -153,10 +152,7 @@ func runChange(ctx context.Context, s *streams, flags *changeFlags, base baser, 
 
 // open makes the clients of the cluster and of the release.
 func (f *releaseFlags) open(p *progress) (*cluster.Client, *release.Client, error) {
-	cluster.Quiet()
-	client, err := cluster.Connect(cluster.Options{
-		Kubeconfig: f.kubeconfig, Context: f.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version,
-	})
+	client, err := f.connect()
 	if err != nil {
 		return nil, nil, err
 	}

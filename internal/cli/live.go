@@ -20,18 +20,17 @@ import (
 
 // liveFlags are wire's flags for a live cluster.
 type liveFlags struct {
-	kubeconfig, kubeContext string
-	thisHost                bool
+	clusterFlags
 	hookFlags
-	strict bool
-	force  bool
-	noWake bool
+	thisHost bool
+	strict   bool
+	force    bool
+	noWake   bool
 }
 
 func (f *liveFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says which cluster to speak to (default: as kubectl finds it)")
-	flags.StringVar(&f.kubeContext, "context", "", "`NAME` of the kubeconfig's context")
+	f.clusterFlags.add(cmd)
 	flags.BoolVar(&f.thisHost, "this-host", false, "read this host's inventory too; its node is $NODE_NAME, else the host's name")
 	f.hookFlags.add(cmd)
 	flags.BoolVar(&f.strict, "strict", true, "fail when --wait runs out (exit 124) or the first entry is held back (exit 1); without it both are findings, and so is a --remove that fails")
@@ -57,10 +56,7 @@ type live struct {
 }
 
 func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
-	cluster.Quiet()
-	client, err := cluster.Connect(cluster.Options{
-		Kubeconfig: flags.kubeconfig, Context: flags.kubeContext, UserAgent: "gpuctl/" + currentBuild().Version,
-	})
+	client, err := flags.connect()
 	if err != nil {
 		return err
 	}

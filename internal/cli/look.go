@@ -121,7 +121,7 @@ func (l *live) untilNextLook(ctx context.Context, deadline time.Time, nodesOnly 
 			return nil
 		}
 		nodes, err := l.client.Nodes(ctx)
-		if err == nil && len(unserved(nodes, hosts)) > 0 {
+		if err == nil && len(diagnose.UnservedNodes(nodes, hosts)) > 0 {
 			continue
 		}
 		return nil // ready reads it all, and says what failed
@@ -143,21 +143,6 @@ func pause(ctx context.Context, deadline time.Time) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-// unserved reports the nodes that are meant for VM GPUs and serve none yet.
-func unserved(nodes []gpu.Node, hosts []gpu.Host) []diagnose.Finding {
-	known := map[string]*gpu.Host{}
-	for i := range hosts {
-		known[hosts[i].Node] = &hosts[i]
-	}
-	var out []diagnose.Finding
-	for i := range nodes {
-		if why, missing := diagnose.Unserved(&nodes[i], known[nodes[i].Name]); missing {
-			out = append(out, diagnose.New("GPU0102", "node/"+nodes[i].Name, diagnose.Values{"node": nodes[i].Name, "why": why}))
-		}
-	}
-	return out
 }
 
 // look reads the cluster into the plan's input.
@@ -197,7 +182,7 @@ func (l *live) lookAtAgents(ctx context.Context, seen *sight) error {
 	if starting && l.flags.wait > 0 {
 		seen.notes = append(seen.notes, "not all pods of the agents are made; kubectl describe daemonset -A -l "+cluster.AgentSelector+" says why")
 	}
-	seen.pending = append(unserved(seen.in.Nodes, seen.in.Hosts), diagnose.Agents(agents)...)
+	seen.pending = append(diagnose.UnservedNodes(seen.in.Nodes, seen.in.Hosts), diagnose.Agents(agents)...)
 	seen.empty = !diagnose.AnyGPU(seen.in.Nodes, seen.in.Hosts)
 	if seen.empty && len(agents) == 0 {
 		seen.findings = append(seen.findings, diagnose.New("GPU0106", "cluster", nil))

@@ -77,7 +77,7 @@ func notRemoved(s *streams, err error) {
 func removeWiring(ctx context.Context, s *streams, flags *releaseFlags) error {
 	wire := &wireFlags{remove: true}
 	wire.force, wire.strict = true, true
-	wire.kubeconfig, wire.kubeContext = flags.kubeconfig, flags.kubeContext
+	wire.clusterFlags = flags.clusterFlags
 	var out output
 	out.format = "diff"
 	return runLive(ctx, &streams{in: s.in, out: io.Discard, err: s.err}, wire, &out)

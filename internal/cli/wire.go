@@ -97,7 +97,7 @@ func (f *wireFlags) check() error {
 		return usagef("--permit adds and --remove takes away; give one of them")
 	case f.wait < 0:
 		return usagef("--wait %s: want a duration from now on", f.wait)
-	case len(f.files) > 0 && (f.kubeconfig != "" || f.kubeContext != "" || f.thisHost || f.hookFlags != hookFlags{} || f.noWake):
+	case len(f.files) > 0 && (f.clusterFlags.given() || f.thisHost || f.hookFlags != hookFlags{} || f.noWake):
 		return usagef("-f plans on files alone: --kubeconfig, --context, --this-host, --wait, --first-node, --event, --termination-log and --no-wake belong to a live cluster")
 	case f.firstNode > 0 && f.wait == 0:
 		return usagef("--first-node is a part of --wait: give both")
@@ -168,18 +168,28 @@ func (f *wireFlags) input(s *streams) (in patch.Input, notes []string, findings 
 	return in, notes, findings, err
 }
 
+// chooser picks the object to wire, or to look at.
+type chooser func([]manifest.Document) (patch.Target, error)
+
 // inputOf makes the plan's input of facts, from wherever they come.
-func (f *wireFlags) inputOf(facts cluster.Facts, inventories map[string]inventory, choose func([]manifest.Document) (patch.Target, error)) (in patch.Input, findings []diagnose.Finding, err error) {
-	if in.Release, err = f.release(); err != nil {
+func (f *wireFlags) inputOf(facts cluster.Facts, inventories map[string]inventory, choose chooser) (in patch.Input, findings []diagnose.Finding, err error) {
+	permits, err := parsePermits(f.permits)
+	if err != nil {
 		return in, nil, err
 	}
-	if in.Permits, err = parsePermits(f.permits); err != nil {
+	in, findings, err = f.inventoryFlags.inputOf(facts, inventories, choose)
+	in.Permits, in.Force = permits, f.force
+	return in, findings, err
+}
+
+func (f *inventoryFlags) inputOf(facts cluster.Facts, inventories map[string]inventory, choose chooser) (in patch.Input, findings []diagnose.Finding, err error) {
+	if in.Release, err = f.release(); err != nil {
 		return in, nil, err
 	}
 	if in.Target, err = choose(facts.Targets); err != nil {
 		return in, nil, err
 	}
-	in.Nodes, in.Workloads, in.Force = facts.Nodes, facts.Workloads, f.force
+	in.Nodes, in.Workloads = facts.Nodes, facts.Workloads
 	in.Legacy, in.WorkloadsKnown = facts.Legacy, facts.HasVMs
 	in.Hosts, findings = assign(inventories, in.Nodes)
 	for _, h := range facts.Hosts {

@@ -16,7 +16,7 @@ type Evidence struct {
 	Hosts   []gpu.Host
 	Given   []string    // nodes whose inventories were given, not reported by an agent
 	Release gpu.Release // of nodes on which no plugin was seen
-	Agents  []Agent
+	Agents  []Agent     // nil when they were not looked at
 	VMs     []VM
 	Pods    []Pod
 	// PodsKnown says that Pods holds all that use GPUs: then a unit that none of them

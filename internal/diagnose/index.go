@@ -114,14 +114,24 @@ func (x *index) free(n *gpu.Node, name gpu.ResourceName) int64 {
 // holders returns who requests units of a name on any node, sorted.
 func (x *index) holders(name gpu.ResourceName) []string {
 	return x.holding.of(name, func(name gpu.ResourceName) (out []string) {
-		for i := range x.Pods {
-			if p := &x.Pods[i]; !p.Done && p.Node != "" && p.Requests[name] > 0 {
-				out = append(out, p.user())
-			}
+		for node := range x.podsOn {
+			out = append(out, x.usersOn(node, name)...)
 		}
 		slices.Sort(out)
 		return slices.Compact(out)
 	})
+}
+
+// usersOn returns who requests units of a name on a node, sorted.
+func (x *index) usersOn(node string, name gpu.ResourceName) []string {
+	out := []string{}
+	for _, p := range x.podsOn[node] {
+		if p.Requests[name] > 0 {
+			out = append(out, p.user())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // matched returns the names of the node's cards.

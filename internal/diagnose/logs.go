@@ -140,6 +140,6 @@ func Telling(line string) bool {
 	if notSet.MatchString(line) || pluginOwn().MatchString(line) || managerTrouble().MatchString(line) || pluginTrouble().MatchString(line) {
 		return true
 	}
-	said := read(&Message{Text: line})
+	said := read(&Message{Text: spoken(line)})
 	return len(said) > 0 && said[0].onDomain()
 }

@@ -24,7 +24,11 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		supply = cmp.Or(supply, x.sharedGroup(v, said))
 	}
 	more = append(more, beside...)
-	for _, link := range Links() {
+	links := Links()
+	if v.Mould { // nobody places a pool, or starts it
+		links = links[:LinkSpec.order()+1]
+	}
+	for _, link := range links {
 		var f *Finding
 		switch {
 		case early != nil:
@@ -38,9 +42,6 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 			f = supply
 		case link.order() > LinkAllocatable.order():
 			f = x.later(link, v, said)
-		}
-		if v.Mould && link.order() > LinkSpec.order() {
-			break
 		}
 		if f == nil && !w.broken && (!x.knows(link) || supply != nil && x.cardless(link, v)) {
 			w.on(link, Unknown, "")

@@ -53,6 +53,22 @@ func Unserved(n *gpu.Node, h *gpu.Host) (why string, missing bool) {
 	return "", false
 }
 
+// UnservedNodes reports the nodes that are meant for VM GPUs and serve none yet.
+func UnservedNodes(nodes []gpu.Node, hosts []gpu.Host) []Finding {
+	known := map[string]*gpu.Host{}
+	for i := range hosts {
+		known[hosts[i].Node] = &hosts[i]
+	}
+	var out []Finding
+	for i := range nodes {
+		n := &nodes[i]
+		if why, missing := Unserved(n, known[n.Name]); missing {
+			out = append(out, New("GPU0102", nodeObject(n.Name), Values{"node": n.Name, "why": why}))
+		}
+	}
+	return out
+}
+
 // zeros reports names that the node lists and does not serve. With capacity left
 // the plugin is there and its devices are unhealthy; without, the name is left
 // over. The container plugin's own name at 0 is normal on a passthrough node.

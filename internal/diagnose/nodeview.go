@@ -38,21 +38,9 @@ func (x *index) nodeViews(n *gpu.Node, findings []*Finding) []NodeView {
 	var out []NodeView
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		count, known := cards[name]
-		out = append(out, NodeView{Node: n.Name, Resource: name, Tally: x.unitsOf(n, name, count, known), Users: x.usersOn(n, name)})
+		out = append(out, NodeView{Node: n.Name, Resource: name, Tally: x.unitsOf(n, name, count, known), Users: x.usersOn(n.Name, name)})
 	}
 	x.note(n, out, findings)
-	return out
-}
-
-// usersOn returns who requests units of a name on a node, sorted.
-func (x *index) usersOn(n *gpu.Node, name gpu.ResourceName) []string {
-	out := []string{}
-	for _, p := range x.podsOn[n.Name] {
-		if p.Requests[name] > 0 && !slices.Contains(out, p.user()) {
-			out = append(out, p.user())
-		}
-	}
-	slices.Sort(out)
 	return out
 }
 

@@ -1,6 +1,9 @@
 package diagnose
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // gathered returns the findings of the evidence with those about the parts that
 // serve GPUs on the nodes.
@@ -12,14 +15,10 @@ func gathered(e *Evidence) []Finding {
 			validators[p.Node] = p
 		}
 	}
-	hosts := newIndex(&Evidence{Hosts: e.Hosts}).hosts
-	for i := range e.Nodes {
-		n := &e.Nodes[i]
-		if why, missing := Unserved(n, hosts[n.Name]); missing {
-			out = append(out, New("GPU0102", nodeObject(n.Name), Values{"node": n.Name, "why": why}))
-			if p := validators[n.Name]; p != nil { // where the plugin runs already, nothing waits for it
-				out = append(out, operand("GPU0416", p, "it waits for the sandbox-validator, "+p.Problem))
-			}
+	for _, f := range UnservedNodes(e.Nodes, e.Hosts) {
+		out = append(out, f)
+		if p := validators[strings.TrimPrefix(f.Object, "node/")]; p != nil { // where the plugin runs already, nothing waits for it
+			out = append(out, operand("GPU0416", p, "it waits for the sandbox-validator, "+p.Problem))
 		}
 	}
 	return out

@@ -113,19 +113,19 @@ type Totals struct {
 
 // Look puts the evidence at a glance.
 func Look(e *Evidence) Overview {
-	report, _ := Diagnose(e, Subject{})
-	x := newIndex(e)
+	d := newDiagnosis(e)
+	report, _ := d.run(Subject{})
 	o := Overview{
 		Hook: e.Hook, Nodes: []NodeView{}, Resources: []ResourceView{}, Waiting: []WaitingView{},
 		Findings: append([]Finding{}, report.Findings...), Agents: agentsView(e.Agents),
 	}
 	about := aboutNodes(o.Findings)
-	for i := range e.Nodes {
-		n := &e.Nodes[i]
-		o.Nodes = append(o.Nodes, x.nodeViews(n, about[n.Name])...)
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		o.Nodes = append(o.Nodes, d.nodeViews(n, about[n.Name])...)
 	}
-	o.resources(x)
-	o.kubevirt(x)
+	o.resources(d.index)
+	o.kubevirt(d.index)
 	for _, c := range report.Chains {
 		if root := c.Root(); c.VM != nil && root != nil {
 			o.Waiting = append(o.Waiting, WaitingView{c.VM.Namespace, c.VM.Name, c.VM.Created, root.Code, root.Message})

@@ -201,26 +201,22 @@ func (x *index) supplyText(link Link, v *VM) string {
 }
 
 func (x *index) findSupplyText(link Link, v *VM) string {
-	cards, onVFIO, releases := 0, 0, []string{}
+	var cards []*gpu.Function
+	var releases []string
 	nodes := x.cards(v)
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		for _, f := range nodes[node] {
-			cards++
-			if f.Driver.IsVFIO() {
-				onVFIO++
-			}
-		}
+		cards = append(cards, nodes[node]...)
 		if n := x.nodes[node]; n.Plugin.Known() && !slices.Contains(releases, n.Plugin.String()) {
 			releases = append(releases, n.Plugin.String())
 		}
 	}
 	switch {
-	case cards == 0:
+	case len(cards) == 0:
 		return ""
 	case link == LinkFunction:
-		return count(cards, "GPU", "GPUs") + " on " + count(len(nodes), "node", "nodes")
+		return count(len(cards), "GPU", "GPUs") + " on " + count(len(nodes), "node", "nodes")
 	case link == LinkDriver:
-		return strconv.Itoa(onVFIO) + " of " + strconv.Itoa(cards) + " on a vfio driver"
+		return bound(cards)
 	case link == LinkPlugin && len(releases) > 0:
 		return "device plugin " + strings.Join(releases, ", ")
 	}

@@ -20,15 +20,37 @@ type Report struct {
 	Chains   []Chain   // of the subject, or of what has a broken link
 }
 
+// diagnosis is one in the making.
+type diagnosis struct {
+	*index
+	vms      []VM
+	places   map[Ref]int       // of vms, by namespace and name
+	symptoms map[Ref][]symptom // by machine
+	found    []Finding
+	chains   []Chain
+	covered  map[string]bool // objects whose root cause is known
+	ok       bool            // the subject was found
+}
+
 // Diagnose walks the chain for every node and every VM, and puts what broke it
 // first. ok is false when the subject is not among the evidence.
 func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
+	return newDiagnosis(e).run(subject)
+}
+
+// newDiagnosis puts the evidence into order and looks it up.
+func newDiagnosis(e *Evidence) *diagnosis {
 	all := ordered(e)
 	all.Findings = gathered(&all)
 	d := &diagnosis{index: newIndex(&all), symptoms: map[Ref][]symptom{}}
 	d.collect()
-	for i := range e.Nodes {
-		d.node(&e.Nodes[i], subject)
+	return d
+}
+
+// run walks what the subject is about.
+func (d *diagnosis) run(subject Subject) (r Report, ok bool) {
+	for i := range d.Nodes {
+		d.node(&d.Nodes[i], subject)
 	}
 	for i := range d.vms {
 		d.vm(&d.vms[i], subject)
@@ -42,17 +64,6 @@ func Diagnose(e *Evidence, subject Subject) (r Report, ok bool) {
 	}
 	d.ok = d.ok || subject.Name == ""
 	return Report{Findings: SortCausal(d.settled()), Chains: d.chains}, d.ok
-}
-
-type diagnosis struct {
-	*index
-	vms      []VM
-	places   map[Ref]int       // of vms, by namespace and name
-	symptoms map[Ref][]symptom // by machine
-	found    []Finding
-	chains   []Chain
-	covered  map[string]bool // objects whose root cause is known
-	ok       bool            // the subject was found
 }
 
 // heard is what one message says, whoever it is about.
@@ -153,10 +164,8 @@ func (d *diagnosis) node(n *gpu.Node, subject Subject) {
 	for _, f := range d.about[n.Name] {
 		d.found = append(d.found, *f)
 	}
-	for name := range n.Allocatable {
-		if n.Allocatable[name] > 0 && name.MayBeGPU() && d.table().Set && !d.table().Permits(name) {
-			d.found = append(d.found, *d.notPermitted(name, d.Wiring.Object))
-		}
+	for _, name := range d.unpermitted(n) {
+		d.found = append(d.found, *d.notPermitted(name, d.Wiring.Object))
 	}
 	d.chains = append(d.chains, d.nodeChain(n, root))
 }

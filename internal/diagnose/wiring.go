@@ -81,7 +81,9 @@ func (d *diagnosis) nodeChain(n *gpu.Node, root *Finding) Chain {
 		known := h != nil || link.order() >= LinkPlugin.order()
 		if link == LinkTable {
 			known = d.Wiring != nil
-			f = d.unpermitted(n)
+			if names := d.unpermitted(n); len(names) > 0 {
+				f = d.notPermitted(names[0], d.Wiring.Object)
+			}
 		}
 		if f == nil && !w.broken && !known {
 			w.on(link, Unknown, "")
@@ -102,17 +104,23 @@ func (d *diagnosis) asFound(f *Finding) *Finding {
 	return f
 }
 
-// unpermitted returns the first name that the node serves and the table lacks.
-func (d *diagnosis) unpermitted(n *gpu.Node) *Finding {
-	if !d.table().Set {
-		return nil
-	}
-	for _, name := range n.Positive() {
-		if name.MayBeGPU() && !d.table().Permits(name) {
-			return d.notPermitted(name, d.Wiring.Object)
+// unpermitted returns the names that the node serves and the table lacks.
+func (d *diagnosis) unpermitted(n *gpu.Node) []gpu.ResourceName {
+	table := d.table()
+	return slices.DeleteFunc(n.Positive(), func(name gpu.ResourceName) bool {
+		return !name.MayBeGPU() || !table.Set || table.Permits(name)
+	})
+}
+
+// bound says how many of the cards are on a vfio driver.
+func bound(cards []*gpu.Function) string {
+	on := 0
+	for _, f := range cards {
+		if f.Driver.IsVFIO() {
+			on++
 		}
 	}
-	return nil
+	return strconv.Itoa(on) + " of " + strconv.Itoa(len(cards)) + " on a vfio driver"
 }
 
 // nodeText says in short how a link of a node stands.
@@ -121,13 +129,7 @@ func (d *diagnosis) nodeText(link Link, n *gpu.Node, h *gpu.Host) string {
 	case link == LinkFunction && h != nil:
 		return count(len(h.GPUs()), "GPU", "GPUs")
 	case link == LinkDriver && h != nil:
-		on := 0
-		for _, f := range h.GPUs() {
-			if f.Driver.IsVFIO() {
-				on++
-			}
-		}
-		return strconv.Itoa(on) + " of " + strconv.Itoa(len(h.GPUs())) + " on a vfio driver"
+		return bound(h.GPUs())
 	case link == LinkPlugin && n.Plugin.Known():
 		return "device plugin " + n.Plugin.String()
 	case link == LinkAllocatable:

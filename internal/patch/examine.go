@@ -3,8 +3,8 @@ package patch
 import (
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
+
+	semver "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -105,22 +105,12 @@ func draGates(gates, disabled []string, version string) gpu.Presence {
 	if slices.ContainsFunc(names, on) {
 		return gpu.Present
 	}
-	major, minor, ok := versionOf(version)
+	v, err := semver.ParseGeneric(version)
 	switch {
-	case !ok && len(disabled) == 0:
+	case err != nil && len(disabled) == 0:
 		return gpu.PresenceUnknown
-	case ok && (major > 1 || major == 1 && minor >= 9) && slices.ContainsFunc(names, func(g string) bool { return !slices.Contains(disabled, g) }):
+	case err == nil && v.AtLeast(semver.MajorMinor(1, 9)) && slices.ContainsFunc(names, func(g string) bool { return !slices.Contains(disabled, g) }):
 		return gpu.Present
 	}
 	return gpu.Absent
-}
-
-func versionOf(v string) (major, minor int, ok bool) {
-	parts := strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3)
-	if len(parts) < 2 {
-		return 0, 0, false
-	}
-	major, err := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return major, minor, err == nil && err2 == nil
 }

@@ -169,14 +169,7 @@ type fault struct {
 
 // noMachines waits until the VMs of earlier tests are gone, and their instances.
 func noMachines(c *cluster.Cluster) {
-	list := c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: any}}")
-	c.Eventually(soon, "no VM is left", func(ctx context.Context) error {
-		got, err := c.Resource(list).List(ctx, metav1.ListOptions{})
-		if err == nil && len(got.Items) > 0 {
-			return errorf("%d VMs are left", len(got.Items))
-		}
-		return err
-	})
+	noneLeft(c, "VirtualMachine")
 	noInstances(c)
 }
 

@@ -160,12 +160,15 @@ func deleteAnyway(t *testing.T, c *cluster.Cluster, u *unstructured.Unstructured
 
 // noInstances waits until the instances of earlier tests are gone: what they use
 // would not be removed.
-func noInstances(c *cluster.Cluster) {
-	list := c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: any}}")
-	c.Eventually(soon, "no instance is left", func(ctx context.Context) error {
+func noInstances(c *cluster.Cluster) { noneLeft(c, "VirtualMachineInstance") }
+
+// noneLeft waits until no object of one of KubeVirt's kinds is left.
+func noneLeft(c *cluster.Cluster, kind string) {
+	list := c.Decode("{apiVersion: kubevirt.io/v1, kind: " + kind + ", metadata: {name: any}}")
+	c.Eventually(soon, "no "+kind+" is left", func(ctx context.Context) error {
 		got, err := c.Resource(list).List(ctx, metav1.ListOptions{})
 		if err == nil && len(got.Items) > 0 {
-			return errorf("%d instances are left", len(got.Items))
+			return errorf("%d of kind %s are left", len(got.Items), kind)
 		}
 		return err
 	})

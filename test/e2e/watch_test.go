@@ -3,15 +3,20 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
@@ -121,5 +126,31 @@ func TestCompletionOfNames(t *testing.T) {
 				t.Errorf("exit %d, %q is not among %q\n%s", code, tc.want, lines, stderr)
 			}
 		})
+	}
+}
+
+// TestInventoryBesideCluster gives lspci of a node whose agent is not installed, while
+// the cluster is read: both are looked at.
+func TestInventoryBesideCluster(t *testing.T) {
+	c := shared.For(t)
+	unwired(c)
+	noInstances(c)
+	c.AddNode(gpuNode("worker-1", h200, 1))
+	lspci := filepath.Join(t.TempDir(), "lspci.txt")
+	text := "18:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H200 SXM 141GB] [10de:2335] (rev a1)\n\tKernel driver in use: vfio-pci\n" +
+		"2a:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H200 SXM 141GB] [10de:2335] (rev a1)\n\tKernel driver in use: nvidia\n"
+	if err := os.WriteFile(lspci, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, _ := succeed(t, c, "status", "-o", "json", "--fail-on", "never", "--lspci", "worker-1="+lspci)
+	var o diagnose.Overview
+	if err := json.Unmarshal([]byte(stdout), &o); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(diagnose.Tally{Free: 1, Unusable: 1}, o.Totals.GPUs); diff != "" {
+		t.Errorf("GPUs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(diagnose.AgentsView{Known: true, Silent: []diagnose.SilentView{}}, o.Agents); diff != "" {
+		t.Errorf("agents (-want +got):\n%s", diff)
 	}
 }
