@@ -8,9 +8,10 @@ const (
 	LabelPartOf    = "app.kubernetes.io/part-of"   // PartOf
 	LabelComponent = "app.kubernetes.io/component" // one of the components below
 
-	PartOf         = "gpuctl"
-	ComponentAgent = "agent"
-	ComponentHook  = "hook"
+	PartOf              = "gpuctl"
+	ComponentAgent      = "agent"
+	ComponentHook       = "hook"
+	ComponentController = "controller"
 )
 
 // AgentLeasePrefix and a node's name are the name of the Lease by which the
@@ -19,3 +20,7 @@ const AgentLeasePrefix = "gpuctl-agent-"
 
 // AgentLease returns the name of the Lease of a node's agent.
 func AgentLease(node string) string { return AgentLeasePrefix + node }
+
+// ControllerLease is the name of the Lease that the leading replica of the controller
+// holds, in the controller's own namespace.
+const ControllerLease = "gpuctl-controller"

@@ -11,7 +11,7 @@ var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 // AddToScheme makes the kinds known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GPUNode{}, &GPUNodeList{})
+	s.AddKnownTypes(GroupVersion, &GPUNode{}, &GPUNodeList{}, &GPUWiring{}, &GPUWiringList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

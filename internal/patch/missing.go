@@ -23,7 +23,7 @@ func (p *planner) missing(wants []want) []want {
 		switch {
 		case p.has(w):
 			p.present(w)
-		case outdone, w.how == gpu.Predicted && p.taken(w), p.schema.keyed && p.conflict(w, out):
+		case outdone, w.how == gpu.Predicted && p.taken(w), p.conflict(w, out):
 		default:
 			p.predicted(w)
 			out = append(out, w)
@@ -94,8 +94,13 @@ func (p *planner) taken(w want) bool {
 	return true
 }
 
-// conflict refuses a second name for a selector in a list that is keyed by it.
+// conflict refuses a second name for a selector in a list that is keyed by it, unless
+// the first is gpuctl's own and can go.
 func (p *planner) conflict(w want, adds []want) bool {
+	if !p.schema.keyed {
+		return false
+	}
+	p.supersede(w)
 	for _, e := range p.table.Entries {
 		id, ok := e.ID()
 		if same := w.mdev == "" && ok && id == w.id || w.mdev != "" && e.List == gpu.ListMdev && e.Selector == w.mdev; !same {

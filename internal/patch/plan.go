@@ -24,6 +24,7 @@ type Input struct {
 	Permits        []Permit
 	Release        gpu.Release // assumed where no plugin was seen; zero: the newest known
 	Force          bool        // Remove: take away entries that instances still use
+	Idle           Idle        // Plan: take away own entries that are stale
 }
 
 // Permit is a pair that somebody named explicitly: a PCI id, or for vGPUs the
@@ -60,8 +61,10 @@ type Result struct {
 }
 
 // Plan decides what the target lacks so that the GPUs of the given hosts and
-// nodes can be used by VMs. It only ever adds: a PCI entry per id and name, and
-// the HostDevices gate. A plan that must not be carried out is a *Refusal.
+// nodes can be used by VMs. It adds a PCI entry per id and name, and the
+// HostDevices gate. It takes away nothing but entries of gpuctl's own that are stale
+// ([Idle]), or that make room for their new name in a list with one entry a selector.
+// A plan that must not be carried out is a *Refusal.
 func Plan(in Input) (Result, error) {
 	p, err := newPlanner(in)
 	if err != nil {
@@ -69,17 +72,20 @@ func Plan(in Input) (Result, error) {
 	}
 	// 1. What the nodes and the operator want, each pair with its grounds.
 	wants := p.wants()
-	// 2. Without what is there, and what must not be added.
+	// 2. Without what nodes have left behind.
+	p.prune(wants)
+	// 3. Without what is there, and what must not be added.
 	adds := p.missing(wants)
-	// 3. The first entry switches enforcement on for everybody.
+	// 4. The first entry switches enforcement on for everybody.
 	p.firstEntry(adds)
-	// 4. The edits, and gpuctl's record of them.
+	// 5. The edits, and gpuctl's record of them.
+	p.dropLeaving()
 	p.gate()
 	for _, w := range adds {
 		p.add(w)
 	}
 	p.keepRecord()
-	// 5. What is worth knowing besides.
+	// 6. What is worth knowing besides.
 	p.lint(adds)
 	return p.result()
 }
@@ -93,6 +99,7 @@ type planner struct {
 	record  record
 	hosts   map[string]*gpu.Host
 	nodes   map[string]*gpu.Node
+	serving map[gpu.ID]map[string]gpu.ResourceName // what each node serves the id as
 
 	edits    []manifest.Edit
 	changes  []Change
@@ -101,6 +108,7 @@ type planner struct {
 	stopped  bool // by the first entry
 	dirty    bool // the record changed
 	unclear  []ambiguous
+	leaving  []leaving
 	kept     []wired // own entries that Remove leaves, since they are in use
 	keptGate bool    // and the own gate
 }
@@ -124,7 +132,7 @@ func newPlanner(in Input) (*planner, error) {
 	if len(in.Target.PassedOver) > 0 {
 		p.report("GPU0331", p.object, diagnose.Values{"objects": strings.Join(in.Target.PassedOver, ", ")})
 	}
-	p.hosts, p.nodes = map[string]*gpu.Host{}, map[string]*gpu.Node{}
+	p.hosts, p.nodes, p.serving = map[string]*gpu.Host{}, map[string]*gpu.Node{}, map[gpu.ID]map[string]gpu.ResourceName{}
 	for i := range in.Hosts {
 		p.hosts[in.Hosts[i].Node] = &in.Hosts[i]
 	}

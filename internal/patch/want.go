@@ -78,6 +78,7 @@ type pair struct {
 func (p *planner) wants() []want {
 	all := map[pair]*want{}
 	ask := func(w want) {
+		p.note(w)
 		key := pair{w.id, w.mdev, w.name}
 		if have, ok := all[key]; ok {
 			have.merge(w)
@@ -105,6 +106,19 @@ func (p *planner) wants() []want {
 		return cmp.Or(cmp.Compare(a.selector(), b.selector()), cmp.Compare(a.name, b.name))
 	})
 	return out
+}
+
+// note remembers what a node serves an id as.
+func (p *planner) note(w want) {
+	if w.mdev != "" || w.units == 0 {
+		return
+	}
+	if p.serving[w.id] == nil {
+		p.serving[w.id] = map[string]gpu.ResourceName{}
+	}
+	for _, node := range w.nodes {
+		p.serving[w.id][node] = w.name
+	}
 }
 
 // unfit says why a name must never be written, "" when it may.

@@ -1,0 +1,42 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Types of the conditions of a GPUWiring.
+const (
+	// ConditionWired says whether the target has all that VMs need for the GPUs that
+	// nodes serve.
+	ConditionWired = "Wired"
+	// ConditionContested says that somebody takes it away again and again.
+	ConditionContested = "Contested"
+)
+
+// Reasons of ConditionWired.
+const (
+	ReasonWired      = "Wired"      // True
+	ReasonHeldBack   = "HeldBack"   // the first entry would break VMs
+	ReasonRefused    = "Refused"    // the plan must not be carried out, or does not do what it should
+	ReasonNoKubeVirt = "NoKubeVirt" // there is none, or it is not deployed yet
+	ReasonFailed     = "Failed"     // the API server or a webhook fails; it is tried again
+	ReasonBackedOff  = "BackedOff"  // contested: it is written again within a minute
+)
+
+// Reasons of ConditionContested.
+const (
+	ReasonReverted = "Reverted" // True
+	ReasonCalm     = "Calm"     // False
+)
+
+// Wired makes the condition that says whether the target is wired.
+func Wired(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: ConditionWired, Status: status, Reason: reason, Message: message}
+}
+
+// Contested makes the condition that somebody reverts the wiring; an empty message
+// says that nobody does.
+func Contested(message string) metav1.Condition {
+	if message == "" {
+		return metav1.Condition{Type: ConditionContested, Status: metav1.ConditionFalse, Reason: ReasonCalm}
+	}
+	return metav1.Condition{Type: ConditionContested, Status: metav1.ConditionTrue, Reason: ReasonReverted, Message: message}
+}
