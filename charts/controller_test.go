@@ -267,15 +267,39 @@ func TestHookAndControllerAreHeldToTheSame(t *testing.T) {
 			}
 			*m = strings.Replace(*m, name, "subject", 1)
 		}
-		if _, bound := as[object](t, files, "ValidatingAdmissionPolicyBinding", name+policySuffix); !bound {
-			t.Errorf("the policy of the %s is not bound", name)
-		}
 	}
 	if diff := cmp.Diff(hook, controller); diff != "" {
 		t.Errorf("the policies differ (-hook +controller):\n%s", diff)
 	}
 	if o, _ := as[object](t, files, "ValidatingAdmissionPolicy", "controller"+policySuffix); o.Metadata.Annotations["helm.sh/hook"] != "" {
 		t.Error("the controller's policy goes with the hook")
+	}
+}
+
+// binding is what these tests look at of an admission policy's binding.
+type binding struct {
+	Spec struct {
+		PolicyName        string
+		ValidationActions []string
+	}
+}
+
+// A policy that is not bound holds nobody.
+func TestPoliciesAreBound(t *testing.T) {
+	files := mustRender(t, "gpu: {enabled: true}")
+	var policies int
+	for _, o := range objects(t, files) {
+		if o.Kind != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		policies++
+		b, _ := as[binding](t, files, o.Kind+"Binding", o.Metadata.Name)
+		if b.Spec.PolicyName != o.Metadata.Name || !slices.Equal(b.Spec.ValidationActions, []string{"Deny"}) {
+			t.Errorf("the binding of %s is %+v", o.Metadata.Name, b.Spec)
+		}
+	}
+	if policies != 4 {
+		t.Errorf("%d policies, want the agent's, the hook's and the controller's two", policies)
 	}
 }
 
