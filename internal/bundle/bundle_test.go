@@ -51,6 +51,9 @@ var planted = map[string]string{
 	"a patch of the CR":      "patch-content",
 	"a pull secret":          "pull-secret-content",
 	"a node label":           "label-content",
+	"another Deployment":     "deployment-content",
+	"a Lease's holder":       "holder-content",
+	"a password of wiring":   "wiring-password",
 	"a private key":          "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC",
 }
 
@@ -138,7 +141,7 @@ func TestPackedObjects(t *testing.T) {
 	}
 	var got strings.Builder
 	files := contents(t, path)
-	for _, name := range []string{"objects/configmap.yaml", "objects/event.yaml", "objects/kubevirt.yaml", "objects/node.yaml", "objects/pod.yaml", "objects/virtualmachine.yaml", "logs/0.json", "conditions.json"} {
+	for _, name := range []string{"objects/configmap.yaml", "objects/deployment.yaml", "objects/event.yaml", "objects/gpuwiring.yaml", "objects/kubevirt.yaml", "objects/lease.yaml", "objects/node.yaml", "objects/pod.yaml", "objects/virtualmachine.yaml", "logs/0.json", "conditions.json"} {
 		got.WriteString("-- " + name + " --\n" + files["gpuctl-bundle/"+name])
 	}
 	if *update {

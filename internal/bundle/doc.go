@@ -30,6 +30,7 @@ type About struct {
 	Read    time.Time `json:"read"` // when the cluster was read; zero for files
 	Pods    bool      `json:"pods"`
 	Agents  bool      `json:"agents"`
+	Control bool      `json:"controller"`
 	Release string    `json:"pluginVersion,omitempty"` // of --plugin-version
 	// Problems say what could not be read.
 	Problems []diagnose.Finding `json:"problems,omitempty"`

@@ -30,8 +30,10 @@ var kept = map[string][]string{
 		"status.containerStatuses.state.terminated.reason", "status.containerStatuses.state.terminated.exitCode", "status.containerStatuses.state.running.startedAt",
 		"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount", "status.initContainerStatuses.ready", "status.initContainerStatuses.state.waiting.*",
 		"status.initContainerStatuses.state.terminated.reason", "status.initContainerStatuses.state.terminated.exitCode"),
-	"DaemonSet": append(containers("spec.template.spec.containers"), "status.observedGeneration", "status.desiredNumberScheduled"),
-	"Lease":     {"spec.renewTime", "spec.leaseDurationSeconds"},
+	"DaemonSet":  append(containers("spec.template.spec.containers"), "status.observedGeneration", "status.desiredNumberScheduled"),
+	"Deployment": {"spec.replicas", "status.readyReplicas"}, // of the controller
+	"Lease":      {"spec.renewTime", "spec.leaseDurationSeconds"},
+	"GPUWiring":  {"status.target", "status.lastWrite", "status.reverts.time", "status.reverts.manager", "status.reverts.lost", "status.conditions.*"},
 	"Event": {
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "regarding.kind", "regarding.namespace", "regarding.name",
 		"reason", "type", "message", "note", "lastTimestamp", "eventTime", "reportingController", "reportingComponent",
@@ -92,7 +94,7 @@ func redact(d *manifest.Document) (out manifest.Object, ok bool) {
 	if d.Kind() == "ConfigMap" {
 		return legacy(d)
 	}
-	if !ok {
+	if !ok || d.Kind() == "Deployment" && !cluster.IsController(d) {
 		return nil, false
 	}
 	out = manifest.Object{"apiVersion": d.APIVersion(), "kind": d.Kind()}
@@ -108,8 +110,20 @@ func redact(d *manifest.Document) (out manifest.Object, ok bool) {
 		copyField(out, d.Object, []string{"metadata", "annotations", "gpuctl.dev/wired"})
 	case "Pod", "DaemonSet":
 		shortImages(out)
+	case "Lease":
+		keepHolder(out, d.Object)
 	}
 	return out, true
+}
+
+// keepHolder keeps the pod that holds a Lease, without the UUID behind its name.
+func keepHolder(to, from manifest.Object) {
+	v, _ := manifest.Lookup(from, manifest.Path{"spec", "holderIdentity"})
+	identity, told := v.(string)
+	if spec, ok := to["spec"].(map[string]any); ok && told {
+		pod, _, _ := strings.Cut(identity, "_")
+		spec["holderIdentity"] = cluster.Scrub(pod)
+	}
 }
 
 // legacy keeps the keys of KubeVirt's old ConfigMap, whose content nobody reads.

@@ -75,7 +75,6 @@ var elsewhere = map[string][]string{
 	"GPU0214": {"internal/cli TestMissingDeviceNode"},
 	"GPU0323": {"test/e2e TestAnswersAfterTheWrite"},
 	"GPU0324": {"test/e2e TestAnswersAfterTheWrite"},
-	"GPU0333": {"test/e2e TestContestedWiring"},
 	"GPU0325": {"test/e2e TestPrunedWriteIsNoticed"},
 }
 

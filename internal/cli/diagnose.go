@@ -173,8 +173,8 @@ func printReport(s *streams, out *output, r *diagnose.Report, e *diagnose.Eviden
 			if err := p.Chain(&r.Chains[i]); err != nil {
 				return err
 			}
-			if root := r.Chains[i].Root(); root != nil && len(rest) > 0 && rest[0] == *root {
-				rest = rest[1:]
+			if root := r.Chains[i].Root(); root != nil {
+				rest = slices.DeleteFunc(slices.Clone(rest), func(f diagnose.Finding) bool { return f == *root })
 			}
 		}
 		if len(r.Chains) > 0 && len(rest) > 0 {

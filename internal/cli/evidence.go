@@ -67,6 +67,7 @@ type material struct {
 	problems    []diagnose.Finding // what could not be read
 	at          time.Time          // when the cluster was read; zero for files
 	agents      bool               // the documents say which agents report
+	control     bool               // and whether a controller runs
 	pods        bool               // the documents hold every pod that uses a GPU
 	plugin      string             // the device plugin's release to assume, as --plugin-version
 }
@@ -94,7 +95,7 @@ func (f *evidenceFlags) fromCluster(ctx context.Context, s *streams, client *clu
 	if err != nil {
 		return m, err
 	}
-	return material{inventories: inventories, docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, pods: survey.Pods}, nil
+	return material{inventories: inventories, docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, control: survey.Control, pods: survey.Pods}, nil
 }
 
 // fromFiles reads what the flags name.
@@ -167,7 +168,10 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		}
 		e.Agents = append([]diagnose.Agent{}, agents...) // none is not the same as not known
 	}
-	e.Hook = lastHook(facts.Events)
+	if e.Controller, err = cluster.ControllerOf(m.docs, m.at, m.control); err != nil {
+		return e, notes, err
+	}
+	e.Hook, e.Controller.Last = lastHook(facts.Events), lastWrite(facts.Events)
 	e.PodsKnown = m.pods || len(facts.Pods) > 0
 	e.Findings = slices.Concat(m.problems, read, more, found)
 	return e, notes, nil
@@ -180,12 +184,7 @@ var (
 
 // lastHook returns the last wiring on record, by a release's hook or by hand.
 func lastHook(events []cluster.Happening) *diagnose.HookView {
-	var last *cluster.Happening
-	for i := range events {
-		if h := &events[i]; h.By == cluster.WiredBy && (last == nil || h.At.After(last.At)) {
-			last = h
-		}
-	}
+	last := latest(events, func(h *cluster.Happening) bool { return h.By == cluster.WiredBy })
 	if last == nil {
 		return nil
 	}
@@ -200,6 +199,28 @@ func lastHook(events []cluster.Happening) *diagnose.HookView {
 		v.Changes, _ = strconv.Atoi(found[1]) // digits
 	}
 	return &v
+}
+
+// lastWrite returns the controller's last write on record.
+func lastWrite(events []cluster.Happening) *diagnose.Action {
+	last := latest(events, func(h *cluster.Happening) bool {
+		return h.By == cluster.KeptBy && (h.Reason == "Wired" || h.Reason == "WiringRepaired")
+	})
+	if last == nil {
+		return nil
+	}
+	summary, _, _ := strings.Cut(last.Text, "\n")
+	return &diagnose.Action{Reason: last.Reason, At: last.At, Summary: strings.TrimSuffix(summary, ":")}
+}
+
+// latest returns the latest of the Events that are looked for.
+func latest(events []cluster.Happening, wanted func(*cluster.Happening) bool) (last *cluster.Happening) {
+	for i := range events {
+		if h := &events[i]; wanted(h) && (last == nil || h.At.After(last.At)) {
+			last = h
+		}
+	}
+	return last
 }
 
 // givenNodes names the nodes whose inventories were given.

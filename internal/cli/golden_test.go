@@ -29,7 +29,7 @@ func scene(t *testing.T) string {
 	}
 	file := filepath.Join(t.TempDir(), "scene.tar.gz")
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	if err := bundle.Write(file, &bundle.Bundle{About: bundle.About{Read: at, Packed: at, Pods: true, Agents: true}, Docs: docs}); err != nil {
+	if err := bundle.Write(file, &bundle.Bundle{About: bundle.About{Read: at, Packed: at, Pods: true, Agents: true, Control: true}, Docs: docs}); err != nil {
 		t.Fatal(err)
 	}
 	return file

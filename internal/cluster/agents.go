@@ -52,9 +52,7 @@ func AgentsOf(docs []manifest.Document, at time.Time) ([]diagnose.Agent, error) 
 	var f fleet
 	for i := range docs {
 		d := &docs[i]
-		labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
-		have, _ := labels.(map[string]any)
-		if have[v1alpha1.LabelPartOf] != v1alpha1.PartOf || have[v1alpha1.LabelComponent] != v1alpha1.ComponentAgent {
+		if !isComponent(d, v1alpha1.ComponentAgent) {
 			continue
 		}
 		if err := f.add(d); err != nil {
@@ -63,6 +61,13 @@ func AgentsOf(docs []manifest.Document, at time.Time) ([]diagnose.Agent, error) 
 	}
 	agents, _ := f.agents(at)
 	return agents, nil
+}
+
+// isComponent reports an object that carries the labels of one of gpuctl's components.
+func isComponent(d *manifest.Document, component string) bool {
+	labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
+	have, _ := labels.(map[string]any)
+	return have[v1alpha1.LabelPartOf] == v1alpha1.PartOf && have[v1alpha1.LabelComponent] == component
 }
 
 // fleet is what tells about the agents of one or more releases.

@@ -14,12 +14,13 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
+// ControllerSelector selects the Deployments of gpuctl's controller.
+const ControllerSelector = v1alpha1.LabelPartOf + "=" + v1alpha1.PartOf + "," + v1alpha1.LabelComponent + "=" + v1alpha1.ComponentController
+
 // Controllers returns the Deployments of gpuctl's controller that are to run, in a
 // namespace or, with "", in all.
 func (c *Client) Controllers(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
-	list, err := c.core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: v1alpha1.LabelPartOf + "=" + v1alpha1.PartOf + "," + v1alpha1.LabelComponent + "=" + v1alpha1.ComponentController,
-	})
+	list, err := c.core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: ControllerSelector})
 	if err != nil {
 		return nil, fmt.Errorf("list the controller's Deployments: %w", err)
 	}

@@ -58,8 +58,10 @@ func readers() map[string]reader {
 		"/Event":                         readEvent,
 		"events.k8s.io/Event":            readEvent,
 		"apps/DaemonSet":                 ignore, // read with their pods
+		"apps/Deployment":                ignore, // read with their Leases
 		"coordination.k8s.io/Lease":      ignore,
 		"gpuctl.dev/GPUNode":             readGPUNode,
+		"gpuctl.dev/GPUWiring":           ignore, // read with who says it
 		"kubevirt.io/KubeVirt":           target,
 		"hco.kubevirt.io/HyperConverged": target,
 
@@ -82,7 +84,7 @@ func Read(docs []manifest.Document) (Facts, error) {
 	for i := range docs {
 		d := &docs[i]
 		read, ok := kinds[group(d)+"/"+d.Kind()]
-		if !ok {
+		if !ok || d.Kind() == "Deployment" && !IsController(d) {
 			f.Notes = append(f.Notes, fmt.Sprintf("%s:%d: skipped %s: gpuctl does not read this kind%s", d.File, d.Line, d.Ref(), otherGroup(kinds, d)))
 			continue
 		}
@@ -104,7 +106,7 @@ func Read(docs []manifest.Document) (Facts, error) {
 // otherGroup says that gpuctl knows the kind, of another API group.
 func otherGroup(kinds map[string]reader, d *manifest.Document) string {
 	for _, known := range slices.Sorted(maps.Keys(kinds)) {
-		if g, kind, _ := strings.Cut(known, "/"); kind == d.Kind() && g != "" {
+		if g, kind, _ := strings.Cut(known, "/"); kind == d.Kind() && g != "" && g != group(d) {
 			return fmt.Sprintf(" of apiVersion %q; it reads those of %s", d.APIVersion(), g)
 		}
 	}

@@ -27,6 +27,7 @@ type Survey struct {
 	Problems []diagnose.Finding // what could not be read
 	Pods     bool               // all pods of the cluster are among the documents
 	Agents   bool               // so is all that tells which agents report
+	Control  bool               // and what tells whether a controller runs, and which replica leads
 }
 
 // surveyed is one kind that a survey lists, in pages.
@@ -39,6 +40,8 @@ type surveyed struct {
 	loses string
 	// wide kinds mean nothing for one namespace alone.
 	wide bool
+	// whole is what is known when all of the kind was read.
+	whole func(*Survey) *bool
 }
 
 func surveys() []surveyed {
@@ -59,17 +62,30 @@ func surveys() []surveyed {
 		kind("instancetype.kubevirt.io", "VirtualMachineInstancetype", "which instancetypes add GPUs"),
 		kind("instancetype.kubevirt.io", "VirtualMachineClusterInstancetype", "which instancetypes add GPUs"),
 		kind("apps", "DaemonSet", "which device plugin runs, and which agents should"),
+		kind(v1alpha1.GroupName, "GPUWiring", "what the controller says about the wiring"),
 	}
 	pods := kind("", "Pod", "which GPUs are in use, and what runs on the nodes")
-	pods.options.FieldSelector = "status.phase!=Succeeded"
+	pods.options.FieldSelector, pods.whole = "status.phase!=Succeeded", func(s *Survey) *bool { return &s.Pods }
 	events := kind("", "Event", "what the scheduler, kubelet and KubeVirt say, and when the hook ran")
 	events.options.FieldSelector, events.keep = "type=Warning", relevantEvent
 	hook := events // a second look at the same kind: the hook's Events are no warnings
 	hook.keep = nil
 	hook.options.FieldSelector = "involvedObject.kind=KubeVirt"
-	leases := kind("coordination.k8s.io", "Lease", "which agents report")
+	leases := kind("coordination.k8s.io", "Lease", "which agents report, and whether a controller leads")
 	leases.options, leases.wide = agents, true
-	return append(all, pods, events, hook, leases)
+	leases.whole = func(s *Survey) *bool { return &s.Agents }
+	return append(append(all, pods, events, hook, leases), controllers(leases)...)
+}
+
+// controllers are the kinds that tell whether a controller runs: its Deployment, and
+// the Lease that the leader holds, which has no labels.
+func controllers(leases surveyed) []surveyed {
+	deployments := surveyed{
+		GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, options: metav1.ListOptions{LabelSelector: ControllerSelector},
+		loses: "whether a controller keeps the wiring", wide: true, whole: func(s *Survey) *bool { return &s.Control },
+	}
+	leases.options, leases.whole = metav1.ListOptions{FieldSelector: "metadata.name=" + v1alpha1.ControllerLease}, deployments.whole
+	return []surveyed{deployments, leases}
 }
 
 // isOperand reports a pod that is, or says it is, a part of gpu-operator.
@@ -101,7 +117,7 @@ func relevantEvent(d *manifest.Document) bool {
 // is a problem that names the missing right; other failures are errors.
 func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
 	c.mapper.Reset()
-	s := Survey{At: time.Now()}
+	s := Survey{At: time.Now(), Pods: true, Agents: true, Control: true}
 	kinds := surveys()
 	if _, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "Node"}); err != nil { // one clear error instead of many
 		return s, c.Explain(fmt.Errorf("ask what the cluster serves: %w", err))
@@ -195,10 +211,11 @@ func (s *Survey) take(k *surveyed, o *outcome) error {
 	if o.partial != nil {
 		lost = o.partial
 	}
+	if lost != nil && k.whole != nil {
+		*k.whole(s) = false
+	}
 	switch {
 	case lost == nil:
-		s.Pods = s.Pods || k.Kind == "Pod"
-		s.Agents = s.Agents || k.Kind == "Lease"
 	case meta.IsNoMatchError(lost) && k.Kind == "KubeVirt":
 		s.Problems = append(s.Problems, diagnose.New("GPU0121", "cluster", nil))
 	case meta.IsNoMatchError(lost):

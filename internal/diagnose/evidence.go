@@ -26,6 +26,8 @@ type Evidence struct {
 	Logs      []Log
 	Legacy    []Legacy
 	Hook      *HookView // the last wiring on record
+	// Controller is what is known of the controller.
+	Controller Controller
 	// Findings were made while the evidence was read: about the inventories, the
 	// table, and what could not be read.
 	Findings []Finding

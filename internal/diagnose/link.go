@@ -49,6 +49,7 @@ var first = []Code{
 	"GPU0216",
 	"GPU0219",
 	"GPU0315", // with the legacy ConfigMap nothing in the CR counts
+	"GPU0333", // what is written back is taken away again
 	"GPU0303", // a block in the wrong place is not there
 	"GPU0405", // what cannot be registered is not served
 	"GPU0406",

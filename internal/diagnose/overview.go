@@ -11,15 +11,16 @@ import (
 // Overview is a cluster at a glance. Its JSON form is what gpuctl status prints;
 // keys are added over time and never change their meaning.
 type Overview struct {
-	KubeVirt  *KubeVirtView  `json:"kubevirt"` // null when no KubeVirt CR was found
-	Hook      *HookView      `json:"hook"`     // null when no run of a release's hook is on record
-	Agents    AgentsView     `json:"agents"`
-	Nodes     []NodeView     `json:"nodes"`     // one for each node and resource name
-	Resources []ResourceView `json:"resources"` // by name
-	Waiting   []WaitingView  `json:"waiting"`   // VMs that do not get their GPUs
-	Findings  []Finding      `json:"findings"`  // most causal first
-	Totals    Totals         `json:"totals"`
-	Next      string         `json:"next"` // the command to run next, "" when there is nothing to do
+	KubeVirt   *KubeVirtView  `json:"kubevirt"` // null when no KubeVirt CR was found
+	Hook       *HookView      `json:"hook"`     // null when no run of a release's hook is on record
+	Controller ControllerView `json:"controller"`
+	Agents     AgentsView     `json:"agents"`
+	Nodes      []NodeView     `json:"nodes"`     // one for each node and resource name
+	Resources  []ResourceView `json:"resources"` // by name
+	Waiting    []WaitingView  `json:"waiting"`   // VMs that do not get their GPUs
+	Findings   []Finding      `json:"findings"`  // most causal first
+	Totals     Totals         `json:"totals"`
+	Next       string         `json:"next"` // the command to run next, "" when there is nothing to do
 }
 
 // KubeVirtView is the wiring target.
@@ -118,6 +119,7 @@ func Look(e *Evidence) Overview {
 	o := Overview{
 		Hook: e.Hook, Nodes: []NodeView{}, Resources: []ResourceView{}, Waiting: []WaitingView{},
 		Findings: append([]Finding{}, report.Findings...), Agents: agentsView(e.Agents),
+		Controller: e.Controller.view(),
 	}
 	about := aboutNodes(o.Findings)
 	for i := range d.Nodes {

@@ -62,6 +62,7 @@ func (d *diagnosis) run(subject Subject) (r Report, ok bool) {
 			d.found = append(d.found, f)
 		}
 	}
+	d.controller(subject)
 	d.ok = d.ok || subject.Name == ""
 	return Report{Findings: SortCausal(d.settled()), Chains: d.chains}, d.ok
 }

@@ -14,7 +14,7 @@ import (
 // Status prints a cluster at a glance. Ages count to now. All rows are shown when
 // wide; else nodes that are alike are summed up where there are many.
 func (p *Printer) Status(o *diagnose.Overview, now time.Time, wide bool) error {
-	s := statusPrinter{Printer: p, o: o, now: now, wide: wide}
+	s := statusPrinter{Printer: p, o: o, now: now, wide: wide, told: map[diagnose.Finding]bool{}}
 	s.head()
 	s.nodes()
 	if wide {
@@ -39,6 +39,7 @@ type statusPrinter struct {
 	o    *diagnose.Overview
 	now  time.Time
 	wide bool
+	told map[diagnose.Finding]bool // findings that are on the screen already
 	err  error
 }
 
@@ -60,12 +61,13 @@ func (s *statusPrinter) mark(good bool) string {
 }
 
 func (s *statusPrinter) label(text string) string {
-	return s.styles.bold.Render(fmt.Sprintf("%-9s", text)) + " "
+	return s.styles.bold.Render(fmt.Sprintf("%-10s", text)) + " "
 }
 
 func (s *statusPrinter) head() {
 	s.line(s.label("KubeVirt") + s.kubevirt())
 	s.line(s.label("Hook") + s.hook())
+	s.controller()
 	s.agents()
 }
 
@@ -235,7 +237,7 @@ func (s *statusPrinter) findings() {
 	}
 	var rest []diagnose.Finding
 	for _, f := range s.o.Findings {
-		if f.Severity.Level() >= diagnose.Warning.Level() && !shown[f.Code] {
+		if f.Severity.Level() >= diagnose.Warning.Level() && !shown[f.Code] && !s.told[f] {
 			rest = append(rest, f)
 		}
 	}
@@ -249,7 +251,7 @@ func (s *statusPrinter) findings() {
 			return
 		}
 		style := s.severity(f.Severity)
-		label := s.styles.bold.Render(style.Render(fmt.Sprintf("%-9s", title(f.Severity)))) + " "
+		label := s.label(style.Render(fmt.Sprintf("%-10s", title(f.Severity))))
 		tail := "  " + s.styles.dim.Render(string(f.Code))
 		text := subject(f) + f.Message
 		if s.width > 0 {

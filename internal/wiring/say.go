@@ -1,10 +1,8 @@
 package wiring
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -110,16 +108,11 @@ func (c *Controller) wired(out *outcome) metav1.Condition {
 
 // contestFinding says who reverts what.
 func (c *Controller) contestFinding(t *patch.Target) diagnose.Finding {
-	var who, what []string
+	var reverts []diagnose.Revert
 	for _, r := range c.contest.recent(c.Now()) {
-		who = append(who, cmp.Or(r.manager, "somebody whom the API server has not recorded"))
-		what = append(what, r.lost)
+		reverts = append(reverts, diagnose.Revert{Manager: r.manager, Lost: r.lost})
 	}
-	slices.Sort(who)
-	slices.Sort(what)
-	return diagnose.New("GPU0333", t.Ref(), diagnose.Values{
-		"object": t.Ref(), "managers": strings.Join(slices.Compact(who), ", "), "lost": strings.Join(slices.Compact(what), ", "),
-	})
+	return diagnose.Contest(t.Ref(), reverts)
 }
 
 // text returns a finding in one line.
@@ -173,7 +166,7 @@ func (c *Controller) announceWrite(ctx context.Context, t *patch.Target, r patch
 	if len(lost) > 0 {
 		e = cluster.Event{Reason: "WiringRepaired", Warning: true, Note: strings.Join(lines, "\n")}
 		if rs := c.contest.reverts; len(rs) > 0 {
-			e.Note = "taken away by " + cmp.Or(rs[len(rs)-1].manager, "somebody whom the API server has not recorded") + ", written back:\n" + e.Note
+			e.Note = "taken away by " + diagnose.Revert{Manager: rs[len(rs)-1].manager}.Who() + ", written back:\n" + e.Note
 		}
 	}
 	c.record(ctx, t, e)
