@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -186,6 +187,7 @@ func TestContestedWiring(t *testing.T) {
 	s.kubectlApply(kubeVirtOf(fmt.Sprintf(othersIs, true)), "--server-side", "--force-conflicts", "--field-manager=gitops")
 	s.Eventually(repair, "the contest is said", s.says(v1alpha1.ConditionContested, v1alpha1.ReasonReverted, "gitops", h200))
 	s.Eventually(repair, "and that it is not written", s.says(v1alpha1.ConditionWired, v1alpha1.ReasonBackedOff))
+	s.showsContest()
 	w, err := s.wiring(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +201,29 @@ func TestContestedWiring(t *testing.T) {
 		return nil
 	})
 	s.Eventually(repair+2*time.Second, "it is written after a minute", s.permits("devices.kubevirt.io/nvme", h200, l40s))
+}
+
+// showsContest has the commands show a contest, and who it is that takes what away.
+func (s *stage) showsContest() {
+	s.t.Helper()
+	_, leader := s.leader()
+	pod, _, _ := strings.Cut(leader, "_")
+	_, screen, _ := gpuctl(s.Cluster, "status")
+	for _, line := range []string{
+		`(?m)^Controller 2 of 2 ready   wired XX   led by ` + pod + `$`,
+		`(?m)^ +Contested: .*gitops.* took .*` + h200 + `.* GPU0333$`,
+		`(?m)^ +WiringRepaired \d+s ago: taken away by gitops, written back$`,
+		`(?m)^Hook +no run on record`,
+	} {
+		if !regexp.MustCompile(line).MatchString(screen) {
+			s.t.Errorf("no line %s in\n%s", line, screen)
+		}
+	}
+	code, stdout, _ := gpuctl(s.Cluster, "diagnose", "-o", "json")
+	found := findingsOf(s.t, stdout)
+	if code != 3 || len(found) == 0 || found[0].Code != "GPU0333" || !strings.Contains(found[0].Message, "gitops") {
+		s.t.Errorf("diagnose exits with %d and says %+v", code, found)
+	}
 }
 
 // Killing the leader hands over, and no write is lost or repeated.
