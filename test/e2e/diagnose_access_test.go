@@ -59,7 +59,7 @@ func TestDiagnoseAccess(t *testing.T) {
 	}{
 		"nothing": {
 			c.User("nobody"), nil, 0, "GPU0130",
-			[]string{"list nodes in the cluster", "list virtualmachines.kubevirt.io in the cluster", "list pods in the cluster"},
+			[]string{"list nodes in the cluster", "list virtualmachines.kubevirt.io in the cluster", "list pods in the cluster", "list deployments.apps in the cluster"},
 			nil,
 		},
 		"nodes": {

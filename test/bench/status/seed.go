@@ -114,12 +114,14 @@ func inParallel(ctx context.Context, n int, f func(context.Context, int) error) 
 
 // base makes what the others need: gpuctl's CRDs, namespaces, and the table.
 func (s *seeder) base(ctx context.Context) error {
-	crd, err := os.ReadFile("charts/gpu-operator-hooks/files/crds/gpuctl.dev_gpunodes.yaml")
-	if err != nil {
-		return err
-	}
-	if _, err := s.write(ctx, string(crd)); err != nil {
-		return err
+	for _, kind := range []string{"gpunodes", "gpuwirings"} {
+		crd, err := os.ReadFile("charts/gpu-operator-hooks/files/crds/gpuctl.dev_" + kind + ".yaml")
+		if err != nil {
+			return err
+		}
+		if _, err := s.write(ctx, string(crd)); err != nil {
+			return err
+		}
 	}
 	for _, name := range append(namespaces(), "gpu-system") {
 		if _, err := s.write(ctx, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+name+"}"); err != nil {
@@ -135,7 +137,7 @@ func (s *seeder) base(ctx context.Context) error {
 	}
 	patch := `{"spec":{"configuration":{"developerConfiguration":{"featureGates":["HostDevices"]},"permittedHostDevices":{"pciHostDevices":[` + strings.Join(entries, ",") + `]}}}}`
 	gvr, _ := meta.UnsafeGuessKindToResource(kubeVirt)
-	_, err = s.client.Resource(gvr).Namespace("kubevirt").Patch(ctx, "kubevirt", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.client.Resource(gvr).Namespace("kubevirt").Patch(ctx, "kubevirt", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 
