@@ -73,7 +73,7 @@ func TestStatusOfController(t *testing.T) {
 			docs: controllerDocs(2, "c-1_0b6f") + wiringEvent("gpuctl.dev/wiring", "Wired", "2026-03-01T11:57:00Z", "+ an entry: why") +
 				wiringEvent("gpuctl.dev/wiring", "WiringRepaired", "2026-03-01T11:58:00Z", "taken away by gitops, written back:\n+ an entry: why") +
 				wiringEvent("gpuctl.dev/wiring", "WiringContested", "2026-03-01T11:59:01Z", "gitops took an entry") +
-				wiringEvent("gpuctl.dev/wire", "Unwired", "2026-03-01T11:59:02Z", "KubeVirt k/k: 1 changed"),
+				wiringEvent("gpuctl.dev/wire", "Wired", "2026-03-01T11:59:02Z", "KubeVirt k/k: 1 changed"),
 			want: []string{"Controller 2 of 2 ready   led by c-1", "           WiringRepaired 2m ago: taken away by gitops, written back"},
 		},
 	} {
