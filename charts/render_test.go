@@ -82,6 +82,24 @@ gpu:
   resourceNames: [example.com/gpu]
 hook: {strict: true, wait: 2m30s, forceRemove: true, nodeSelector: {infra: "true"}, tolerations: [{key: infra, operator: Exists}], podAnnotations: {a: b}, serviceAccountAnnotations: {c: d}}
 agent: {nodeSelector: {gpu: "yes"}, priorityClassName: system-node-critical, podAnnotations: {a: b}, serviceAccountAnnotations: {c: d}}
+controller:
+  replicas: 3
+  logLevel: debug
+  staleAfter: 36h
+  resync: 10m
+  leaderElection: {leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 5s}
+  metrics: {port: 9443}
+  nodeSelector: {infra: "true"}
+  affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: infra, operator: Exists}]}}]}}
+  tolerations: [{key: infra, operator: Exists}]
+  topologySpreadConstraints:
+    - {maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}
+    - {maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {my: own}}}
+  priorityClassName: high
+  podDisruptionBudget: {maxUnavailable: 50%}
+  serviceAccountAnnotations: {c: d}
+  podAnnotations: {a: b}
+networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
 image: {repository: registry.example/gpuctl, digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
 imagePullSecrets: [{name: pull}]
 global: {imagePullSecrets: [everywhere]}
@@ -94,7 +112,8 @@ func TestTemplates(t *testing.T) {
 		"vgpu":        "gpu: {enabled: true, variant: vgpu, permittedHostDevices: {mediatedDevices: [{mdevNameSelector: NVIDIA A10-12Q, resourceName: nvidia.com/NVIDIA_A10-12Q}]}}",
 		"container":   "gpu: {enabled: true, variant: container}",
 		"everything":  everything,
-		"bare":        "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
+		"bare":        "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
+		"controller":  "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {replicas: 1, metrics: {enabled: false}, topologySpreadConstraints: [], priorityClassName: ''}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
 	}
 	for name, values := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +194,7 @@ func TestReleasesDoNotClash(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) < 20 {
+	if len(seen) < 60 {
 		t.Errorf("compared %d objects only", len(seen))
 	}
 }

@@ -85,7 +85,8 @@ func (l *live) mirror(ctx context.Context, err error) {
 		if l.report.target.Managed != nil {
 			on = l.report.target.Managed
 		}
-		l.passOn("written as an Event", l.client.Record(ctx, on, reportedBy(), cluster.Event{
+		l.passOn("written as an Event", l.client.Record(ctx, on, cluster.Event{
+			Controller: cluster.WiredBy, Instance: reportedBy(),
 			Reason: l.report.reason(err, l.flags.remove), Warning: l.report.bad(err), Note: fit(text, cluster.MaxNote),
 		}))
 	}

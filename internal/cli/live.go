@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
-	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 	"github.com/gpuctl/gpuctl/internal/patch"
+	"github.com/gpuctl/gpuctl/internal/wiring"
 )
 
 // liveFlags are wire's flags for a live cluster.
@@ -38,12 +37,8 @@ func (f *liveFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.noWake, "no-wake", false, "do not touch the instances that KubeVirt refused for what is wired now")
 }
 
-const (
-	// applyPatience bounds the writing of one plan, retries included.
-	applyPatience = 30 * time.Second
-	// gatePatience is how long virt-api may take to learn of its new gate.
-	gatePatience = 10 * time.Second
-)
+// applyPatience bounds the writing of one plan, retries included.
+const applyPatience = 30 * time.Second
 
 // live wires one cluster.
 type live struct {
@@ -135,7 +130,7 @@ func (l *live) wire(ctx context.Context, out *output, seen sight, deadline time.
 		return l.client.Explain(err)
 	}
 	if !l.flags.remove {
-		more, err := l.after(ctx, in, done.Result)
+		more, err := wiring.Follow(ctx, l.client, &in.Target, done.Object, !l.flags.noWake)
 		findings = append(findings, more...)
 		if err != nil {
 			return err
@@ -168,84 +163,4 @@ func published(obj manifest.Object) manifest.Object {
 		delete(meta, key)
 	}
 	return out
-}
-
-// after proves that the wiring is live and wakes who waits for it.
-func (l *live) after(ctx context.Context, in patch.Input, r patch.Result) ([]diagnose.Finding, error) {
-	table, err := patch.TableOf(&in.Target, r.Object)
-	if err != nil {
-		return nil, err
-	}
-	var findings []diagnose.Finding
-	if in.Target.Kind() == patch.KindKubeVirt {
-		if findings, err = l.verify(ctx, &in.Target.Document, table); err != nil {
-			return findings, err
-		}
-	}
-	if l.flags.noWake || !table.Set {
-		return findings, nil
-	}
-	if in.Target.Managed != nil && !l.passedOn(ctx, in.Target.Managed, table) {
-		return append(findings, diagnose.New("GPU0327", in.Target.Ref(), diagnose.Values{
-			"target": in.Target.Ref(), "kubevirt": in.Target.Managed.Ref(),
-		})), nil
-	}
-	woken, failed, err := l.client.WakeAll(ctx, table.Permits)
-	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		findings = append(findings, diagnose.New("GPU0104", "VirtualMachineInstance "+name, diagnose.Values{"name": name, "problem": failed[name].Error()}))
-	}
-	if err != nil {
-		findings = append(findings, diagnose.New("GPU0104", "cluster", diagnose.Values{"name": "the rest", "problem": err.Error()}))
-	}
-	if len(woken) > 0 {
-		findings = append(findings, diagnose.New("GPU0103", in.Target.Ref(), diagnose.Values{"names": strings.Join(woken, ", ")}))
-	}
-	return findings, nil
-}
-
-// passedOn waits until HyperConverged has copied the table onto the KubeVirt CR;
-// until then KubeVirt refuses instances all the same.
-func (l *live) passedOn(ctx context.Context, kubevirt *manifest.Document, table gpu.Table) bool {
-	ctx, cancel := context.WithTimeout(ctx, gatePatience)
-	defer cancel()
-	behind := func(now gpu.Table) bool {
-		return slices.ContainsFunc(table.Entries, func(e gpu.Entry) bool { return !e.Disabled && !now.Permits(e.Name) })
-	}
-	for {
-		if obj, err := l.client.Get(ctx, kubevirt); err == nil {
-			now, err := patch.TableOf(&patch.Target{Document: *kubevirt}, obj)
-			if err == nil && !behind(now) {
-				return true
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// verify asks virt-api whether it lets VMs have host devices.
-func (l *live) verify(ctx context.Context, target *manifest.Document, table gpu.Table) ([]diagnose.Finding, error) {
-	device := "nvidia.com/gpuctl-probe"
-	for _, e := range table.Entries {
-		if e.Name.IsNVIDIA() && e.Name.Check() == nil {
-			device = string(e.Name)
-			break
-		}
-	}
-	err := l.client.VerifyGate(ctx, target.Meta("namespace"), device, gatePatience)
-	switch {
-	case err == nil:
-		return nil, nil
-	case errors.Is(err, cluster.ErrGateClosed):
-		return nil, &patch.Refusal{Written: true, Findings: []diagnose.Finding{diagnose.New("GPU0323", target.Ref(), diagnose.Values{
-			"object": target.Ref(), "namespace": target.Meta("namespace"),
-		})}}
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("the change is written; the check of the gate was stopped: %w", err)
-	default:
-		return []diagnose.Finding{diagnose.New("GPU0324", target.Ref(), diagnose.Values{"reason": err.Error()})}, nil
-	}
 }

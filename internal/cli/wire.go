@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,19 +221,9 @@ func assign(inventories map[string]inventory, nodes []gpu.Node) (hosts []gpu.Hos
 func parsePermits(values []string) ([]patch.Permit, error) {
 	var out []patch.Permit
 	for _, v := range values {
-		i := strings.LastIndex(v, "=")
-		if i <= 0 || i == len(v)-1 {
-			return nil, usagef("--permit %q: want SELECTOR=NAME, for example 10DE:2335=nvidia.com/GH100_H200_SXM_141GB", v)
-		}
-		p := patch.Permit{Name: gpu.ResourceName(v[i+1:])}
-		if selector := v[:i]; strings.Contains(selector, ":") {
-			id, err := gpu.ParseID(selector)
-			if err != nil {
-				return nil, usagef("--permit %q: %w", v, err)
-			}
-			p.ID = id
-		} else if p.Mdev = selector; !gpu.MdevResource(selector).IsVGPU() {
-			return nil, usagef("--permit %q: %q is neither vendor:device nor the name of a vGPU type such as \"GRID T4-16Q\"", v, selector)
+		p, err := patch.ParsePermit(v)
+		if err != nil {
+			return nil, usagef("--permit %w", err)
 		}
 		out = append(out, p)
 	}
@@ -304,7 +293,7 @@ func summarise(p *render.Printer, t *patch.Target, r patch.Result, at stage, nod
 		return err
 	}
 	for _, c := range r.Changes {
-		if err := p.Change(c.Op == "add", describeChange(c), c.Why); err != nil {
+		if err := p.Change(c.Op == "add", c.String(), c.Why); err != nil {
 			return err
 		}
 	}
@@ -320,17 +309,4 @@ func headline(t *patch.Target, r patch.Result, at stage) string {
 		return t.Ref() + ": as it should be, no change"
 	}
 	return fmt.Sprintf(at.head, t.Ref(), len(r.Changes))
-}
-
-// describeChange returns "10DE:2335 as nvidia.com/…" or "feature gate HostDevices".
-func describeChange(c patch.Change) string {
-	switch v := c.Value.(type) {
-	case map[string]any:
-		selector := cmp.Or(v["pciVendorSelector"], v["pciDeviceSelector"], v["mdevNameSelector"])
-		return fmt.Sprintf("%v as %v", selector, v["resourceName"])
-	case string:
-		return "feature gate " + v
-	default:
-		return c.Path
-	}
 }

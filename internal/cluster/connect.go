@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -30,6 +31,7 @@ type Client struct {
 	kubevirt kubevirt.Interface
 	mapper   meta.ResettableRESTMapper
 	server   string
+	manager  string // of the fields that are written
 }
 
 // Options say which cluster to speak to, as kubectl reads them.
@@ -37,6 +39,7 @@ type Options struct {
 	Kubeconfig string // "" for $KUBECONFIG, ~/.kube/config, or the pod's own account
 	Context    string // "" for the current one
 	UserAgent  string
+	Manager    string // of the fields that are written; "" for gpuctl
 }
 
 // Quiet keeps client-go from logging: its errors come back to the caller anyway.
@@ -47,12 +50,25 @@ const requestTimeout = 30 * time.Second
 
 // Connect makes a client; it does not speak to the cluster yet.
 func Connect(o Options) (*Client, error) {
+	config, err := o.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := ForConfig(config)
+	if err == nil {
+		c.manager = cmp.Or(o.Manager, c.manager)
+	}
+	return c, err
+}
+
+// Config returns what the options say as client-go takes it.
+func (o Options) Config() (*rest.Config, error) {
 	config, err := o.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig: %w; see --kubeconfig and --context", err)
 	}
 	config.UserAgent = o.UserAgent
-	return ForConfig(config)
+	return config, nil
 }
 
 // loader reads the kubeconfig as kubectl does.
@@ -124,7 +140,7 @@ func ForConfig(config *rest.Config) (*Client, error) {
 		config.Timeout = requestTimeout
 	}
 	config.WarningHandler = rest.NoWarnings{}
-	c := &Client{server: config.Host}
+	c := &Client{server: config.Host, manager: "gpuctl"}
 	var err error
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)

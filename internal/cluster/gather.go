@@ -27,7 +27,7 @@ var ErrNoKubeVirt = errors.New("KubeVirt is not installed")
 // of its kinds yet.
 var ErrNotReady = errors.New("KubeVirt is not ready")
 
-// listed is a kind that Gather reads.
+// listed is a kind that is read.
 type listed struct {
 	group, kind string
 	optional    bool // the cluster may lack it, or not let us read it
@@ -40,6 +40,12 @@ func gathered() []listed {
 		{group: "hco.kubevirt.io", kind: "HyperConverged", optional: true},
 		{group: "", kind: "Node"},
 		{group: v1alpha1.GroupName, kind: "GPUNode", optional: true},
+	}
+}
+
+// workloads are the kinds whose devices KubeVirt checks against the table.
+func workloads() []listed {
+	return []listed{
 		{group: "kubevirt.io", kind: "VirtualMachine", vital: true},
 		{group: "kubevirt.io", kind: "VirtualMachineInstance", vital: true},
 		{group: "kubevirt.io", kind: "VirtualMachineInstanceReplicaSet", optional: true},
@@ -62,7 +68,26 @@ const pageSize = 2500
 // since CRDs come and go.
 func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Document, notes []string, err error) {
 	c.mapper.Reset()
-	for _, l := range gathered() {
+	docs, notes, err = c.read(ctx, append(gathered(), workloads()...), lenient)
+	if err != nil {
+		return nil, nil, err
+	}
+	docs = append(docs, c.legacy(ctx, docs)...)
+	more, note := c.Plugins(ctx)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	return append(docs, more...), notes, nil
+}
+
+// Workloads reads what may ask for devices. Notes name what could not be read; the
+// error is [ErrNotReady] when the cluster lacks VMs.
+func (c *Client) Workloads(ctx context.Context) (docs []manifest.Document, notes []string, err error) {
+	return c.read(ctx, workloads(), false)
+}
+
+func (c *Client) read(ctx context.Context, kinds []listed, lenient bool) (docs []manifest.Document, notes []string, err error) {
+	for _, l := range kinds {
 		found, err := c.list(ctx, schema.GroupKind{Group: l.group, Kind: l.kind})
 		switch {
 		case err == nil:
@@ -78,12 +103,7 @@ func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Docu
 			return nil, nil, c.Explain(fmt.Errorf("list %s: %w", l.kind, err))
 		}
 	}
-	docs = append(docs, c.legacy(ctx, docs)...)
-	more, note := c.plugins(ctx)
-	if note != "" {
-		notes = append(notes, note)
-	}
-	return append(docs, more...), notes, nil
+	return docs, notes, nil
 }
 
 // legacy reads the ConfigMap from which old KubeVirt releases took their
@@ -107,10 +127,10 @@ func (c *Client) legacy(ctx context.Context, docs []manifest.Document) []manifes
 	return out
 }
 
-// plugins reads the pods of the KubeVirt device plugin's DaemonSets, whose image
+// Plugins reads the pods of the KubeVirt device plugin's DaemonSets, whose image
 // tells the release on each node. Without the right to do so names are predicted
 // for the newest release.
-func (c *Client) plugins(ctx context.Context) ([]manifest.Document, string) {
+func (c *Client) Plugins(ctx context.Context) ([]manifest.Document, string) {
 	sets, err := c.list(ctx, schema.GroupKind{Group: "apps", Kind: "DaemonSet"})
 	if err != nil {
 		return nil, fmt.Sprintf("cannot list DaemonSets, so the device plugin's release is not known: %v", err)

@@ -28,19 +28,23 @@ func (c *Client) JobStart(ctx context.Context, namespace, name string) (time.Tim
 
 // Event is something that happened to an object.
 type Event struct {
-	Reason  string // CamelCase
-	Warning bool
-	Note    string // at most MaxNote bytes
+	Controller, Instance string // who reports it: WiredBy or KeptBy, and which of them
+	Reason               string // CamelCase
+	Warning              bool
+	Note                 string // at most MaxNote bytes
 }
 
-// WiredBy is the controller that reports a wiring's Events.
-const WiredBy = "gpuctl.dev/wire"
+// Controllers that report Events.
+const (
+	WiredBy = "gpuctl.dev/wire"   // gpuctl wire, the hook's too
+	KeptBy  = "gpuctl.dev/wiring" // gpuctl serve
+)
 
 // MaxNote is how many bytes an Event's note can have.
 const MaxNote = 1024
 
 // Record writes an Event on an object.
-func (c *Client) Record(ctx context.Context, d *manifest.Document, by string, e Event) error {
+func (c *Client) Record(ctx context.Context, d *manifest.Document, e Event) error {
 	now := metav1.NowMicro()
 	namespace := d.Meta("namespace")
 	if namespace == "" {
@@ -53,7 +57,7 @@ func (c *Client) Record(ctx context.Context, d *manifest.Document, by string, e 
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: d.Meta("name") + "-gpuctl-", Namespace: namespace},
 		EventTime:  now, Type: kind, Reason: e.Reason, Action: "Wire", Note: e.Note,
-		ReportingController: WiredBy, ReportingInstance: by,
+		ReportingController: e.Controller, ReportingInstance: e.Instance,
 		Regarding: corev1.ObjectReference{
 			APIVersion: d.APIVersion(), Kind: d.Kind(), Namespace: d.Meta("namespace"), Name: d.Meta("name"),
 		},
@@ -62,7 +66,7 @@ func (c *Client) Record(ctx context.Context, d *manifest.Document, by string, e 
 	if text, ok := uid.(string); ok {
 		event.Regarding.UID = types.UID(text)
 	}
-	if _, err := c.core.EventsV1().Events(namespace).Create(ctx, event, metav1.CreateOptions{FieldManager: "gpuctl"}); err != nil {
+	if _, err := c.core.EventsV1().Events(namespace).Create(ctx, event, metav1.CreateOptions{FieldManager: c.manager}); err != nil {
 		return fmt.Errorf("write an Event on %s: %w", d.Ref(), err)
 	}
 	return nil

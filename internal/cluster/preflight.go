@@ -83,6 +83,9 @@ func installed() map[schema.GroupResource]bool {
 		{Group: "rbac.authorization.k8s.io", Resource: "roles"}:        false,
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}: false,
 		{Group: "apps", Resource: "daemonsets"}:                        false,
+		{Group: "apps", Resource: "deployments"}:                       false,
+		{Resource: "services"}:                                         false,
+		{Group: "policy", Resource: "poddisruptionbudgets"}:            false,
 		{Group: "batch", Resource: "jobs"}:                             false,
 		{Group: "networking.k8s.io", Resource: "networkpolicies"}:      false,
 	}

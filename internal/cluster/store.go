@@ -24,15 +24,18 @@ func (c *Client) Get(ctx context.Context, d *manifest.Document) (manifest.Object
 	return got.Object, nil
 }
 
-// Update replaces an object. It carries the resourceVersion that it was read
+// Update replaces an object, and returns it as it was stored. It carries the resourceVersion that it was read
 // with, so a change by somebody else in between is a conflict.
-func (c *Client) Update(ctx context.Context, d *manifest.Document, obj manifest.Object) error {
+func (c *Client) Update(ctx context.Context, d *manifest.Document, obj manifest.Object) (manifest.Object, error) {
 	r, err := c.resource(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = r.Update(ctx, &unstructured.Unstructured{Object: obj}, metav1.UpdateOptions{FieldManager: "gpuctl"})
-	return err
+	stored, err := r.Update(ctx, &unstructured.Unstructured{Object: obj}, metav1.UpdateOptions{FieldManager: c.manager})
+	if err != nil {
+		return nil, err
+	}
+	return stored.Object, nil
 }
 
 // resource finds the endpoint of an object, in the version that it was read in.

@@ -112,6 +112,6 @@ func (c *Client) touch(ctx context.Context, vmi *v1.VirtualMachineInstance) erro
 	if err != nil {
 		return err
 	}
-	_, err = c.kubevirt.KubevirtV1().VirtualMachineInstances(vmi.Namespace).Patch(ctx, vmi.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gpuctl"})
+	_, err = c.kubevirt.KubevirtV1().VirtualMachineInstances(vmi.Namespace).Patch(ctx, vmi.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.manager})
 	return err
 }

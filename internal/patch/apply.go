@@ -20,20 +20,22 @@ import (
 // somebody else has changed since it was read is a conflict.
 type Store interface {
 	Get(ctx context.Context, d *manifest.Document) (manifest.Object, error)
-	Update(ctx context.Context, d *manifest.Document, obj manifest.Object) error
+	// Update returns the object as it was stored.
+	Update(ctx context.Context, d *manifest.Document, obj manifest.Object) (manifest.Object, error)
 }
 
 // Planner is Plan or Remove.
 type Planner func(Input) (Result, error)
 
-// Applied is a plan that was carried out: Before is the object it was made of.
+// Applied is a plan that was carried out: Before is the object it was made of, Stored
+// what the API server made of the write, nil when its answer was lost.
 type Applied struct {
 	Result
-	Before manifest.Object
+	Before, Stored manifest.Object
 }
 
-// Apply carries a plan out: it reads the target anew, plans, writes, and reads
-// again to see that the write stuck. A conflict and an API server or webhook that
+// Apply carries a plan out: it reads the target anew, plans, writes, and looks at what
+// was stored to see that the write stuck. A conflict and an API server or webhook that
 // does not answer are tried again, with back-off, until ctx ends; the error then
 // tells the last reason. When an answer was lost and the next look finds nothing
 // left to do, the lost write is what was applied.
@@ -52,7 +54,7 @@ func Apply(ctx context.Context, store Store, in Input, plan Planner) (Applied, e
 			return nil
 		}
 		lost = Applied{}
-		if err := store.Update(ctx, &in.Target.Document, done.Object); err != nil {
+		if done.Stored, err = store.Update(ctx, &in.Target.Document, done.Object); err != nil {
 			if !apierrors.IsConflict(err) {
 				lost = done
 			}
@@ -60,10 +62,11 @@ func Apply(ctx context.Context, store Store, in Input, plan Planner) (Applied, e
 		}
 		return nil
 	})
-	if err != nil || len(done.Edits) == 0 {
+	if err != nil || done.Stored == nil {
 		return done, err
 	}
-	return done, persist(ctx, func(ctx context.Context) error { return stuck(ctx, store, in, plan) })
+	in.Target.Object = done.Stored
+	return done, stuck(in, plan)
 }
 
 // planAnew reads the target and plans for it as it is.
@@ -74,13 +77,13 @@ func planAnew(ctx context.Context, store Store, in Input, plan Planner) (Applied
 	}
 	in.Target.Object = obj
 	result, err := plan(in)
-	return Applied{result, obj}, err
+	return Applied{Result: result, Before: obj}, err
 }
 
-// stuck reads the target once more: the API server drops what the served version
-// of the kind has no field for, and still reports success.
-func stuck(ctx context.Context, store Store, in Input, plan Planner) error {
-	again, err := planAnew(ctx, store, in, plan)
+// stuck plans for what was stored: the API server drops what the served version of
+// the kind has no field for, and still reports success.
+func stuck(in Input, plan Planner) error {
+	again, err := plan(in)
 	if err != nil {
 		return err
 	}

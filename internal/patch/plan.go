@@ -2,6 +2,7 @@ package patch
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -43,12 +44,47 @@ func (p Permit) Selector() string {
 	return p.ID.Selector()
 }
 
+// ParsePermit reads SELECTOR=NAME. The error begins with the quoted text.
+func ParsePermit(text string) (Permit, error) {
+	i := strings.LastIndex(text, "=")
+	if i <= 0 || i == len(text)-1 {
+		return Permit{}, fmt.Errorf("%q: want SELECTOR=NAME, for example 10DE:2335=nvidia.com/GH100_H200_SXM_141GB", text)
+	}
+	p := Permit{Name: gpu.ResourceName(text[i+1:])}
+	selector := text[:i]
+	if !strings.Contains(selector, ":") {
+		if p.Mdev = selector; !gpu.MdevResource(selector).IsVGPU() {
+			return Permit{}, fmt.Errorf("%q: %q is neither vendor:device nor the name of a vGPU type such as \"GRID T4-16Q\"", text, selector)
+		}
+		return p, nil
+	}
+	var err error
+	if p.ID, err = gpu.ParseID(selector); err != nil {
+		return Permit{}, fmt.Errorf("%q: %w", text, err)
+	}
+	return p, nil
+}
+
 // Change is one thing that a plan adds or removes.
 type Change struct {
 	Op    string `json:"op"` // "add" or "remove"
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 	Why   string `json:"why"`
+}
+
+// String returns what is added or removed: "10DE:2335 as nvidia.com/…" or "feature gate
+// HostDevices".
+func (c Change) String() string {
+	switch v := c.Value.(type) {
+	case map[string]any:
+		selector := cmp.Or(v["pciVendorSelector"], v["pciDeviceSelector"], v["mdevNameSelector"])
+		return fmt.Sprintf("%v as %v", selector, v["resourceName"])
+	case string:
+		return "feature gate " + v
+	default:
+		return c.Path
+	}
 }
 
 // Result is a plan. Object is the whole object as it should be; Edits lead to it

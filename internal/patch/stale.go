@@ -24,6 +24,14 @@ func (i Idle) long(name gpu.ResourceName) bool {
 	return i.Limit > 0 && watched && unserved >= i.Limit
 }
 
+// DependsOnWorkloads reports a plan that another one may have to take the place of once
+// it is known what VMs ask for.
+func DependsOnWorkloads(in *Input, r *Result) bool {
+	table, err := TableOf(&in.Target, in.Target.Object)
+	removes := func(c Change) bool { return c.Op == "remove" }
+	return err == nil && len(r.Changes) > 0 && (!table.Set || slices.ContainsFunc(r.Changes, removes))
+}
+
 // Own returns the names of the entries that gpuctl recorded as its own, sorted.
 func Own(t *Target) []gpu.ResourceName {
 	r, err := readRecord(t.Object)
@@ -36,6 +44,34 @@ func Own(t *Target) []gpu.ResourceName {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Holdings returns what gpuctl wrote, as the record has it, in the words of
+// [Change.String]: all of it, and what of it the target still has.
+func Holdings(t *Target) (all, held []string) {
+	r, err := readRecord(t.Object)
+	if err != nil {
+		return nil, nil
+	}
+	s := schemaOf(t)
+	table, _, err := s.read(t.Object, t.Ref())
+	if err != nil {
+		return nil, nil
+	}
+	for _, w := range r.Entries {
+		text := fmt.Sprintf("%s as %s", w.Selector, w.Name)
+		all = append(all, text)
+		if slices.ContainsFunc(table.Entries, w.is) {
+			held = append(held, text)
+		}
+	}
+	if r.Gate {
+		all = append(all, "feature gate "+gate)
+		if gates, _ := s.strings(t.Object, s.gates); slices.Contains(gates, gate) {
+			held = append(held, "feature gate "+gate)
+		}
+	}
+	return all, held
 }
 
 // prune takes away gpuctl's own entries that an upgrade of the device plugin or the

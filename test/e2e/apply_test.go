@@ -27,20 +27,23 @@ type faulty struct {
 	writes int
 }
 
-func (f *faulty) Update(ctx context.Context, d *manifest.Document, obj manifest.Object) error {
+func (f *faulty) Update(ctx context.Context, d *manifest.Document, obj manifest.Object) (manifest.Object, error) {
 	f.writes++
 	if f.before != nil {
 		if err := f.before(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := f.Store.Update(ctx, d, obj); err != nil {
-		return err
+	stored, err := f.Store.Update(ctx, d, obj)
+	if err != nil {
+		return nil, err
 	}
 	if f.after != nil {
-		return f.after()
+		if err := f.after(); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	return stored, nil
 }
 
 // applied plans one entry for the live KubeVirt CR through a faulty store.

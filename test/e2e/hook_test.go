@@ -346,7 +346,7 @@ func TestContainerVariantTouchesNothing(t *testing.T) {
 	same := untouched(t, s.Cluster)
 	s.install("--set", "gpu.variant=container")
 	same()
-	for _, kind := range []string{"{apiVersion: apps/v1, kind: DaemonSet}", "{apiVersion: batch/v1, kind: Job}", "{apiVersion: v1, kind: ConfigMap}", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role}"} {
+	for _, kind := range []string{"{apiVersion: apps/v1, kind: DaemonSet}", "{apiVersion: apps/v1, kind: Deployment}", "{apiVersion: batch/v1, kind: Job}", "{apiVersion: v1, kind: ConfigMap}", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role}"} {
 		u := s.Decode(kind)
 		u.SetNamespace(s.namespace)
 		list, err := s.Resource(u).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=gpuctl"})

@@ -24,7 +24,8 @@ func TestEveryPodIsRestricted(t *testing.T) {
 		"passthrough": "{}",
 		"vgpu":        "gpu: {variant: vgpu}",
 		"everything": `{hook: {podAnnotations: {a: b}, nodeSelector: {a: b}, tolerations: [{operator: Exists}], forceRemove: true},
-agent: {podAnnotations: {a: b}, nodeSelector: {a: b}, priorityClassName: system-node-critical}, imagePullSecrets: [{name: pull}]}`,
+agent: {podAnnotations: {a: b}, nodeSelector: {a: b}, priorityClassName: system-node-critical},
+controller: {podAnnotations: {a: b}, nodeSelector: {a: b}, tolerations: [{operator: Exists}], metrics: {enabled: false}}, imagePullSecrets: [{name: pull}]}`,
 	}
 	weaker := map[string]struct {
 		weaken func(*corev1.PodSpec)
@@ -41,8 +42,8 @@ agent: {podAnnotations: {a: b}, nodeSelector: {a: b}, priorityClassName: system-
 	for name, values := range renderings {
 		t.Run(name, func(t *testing.T) {
 			pods := s.pods(t, values)
-			if len(pods) != 3 {
-				t.Fatalf("%d pods are rendered, want the agent's and the hook's two", len(pods))
+			if len(pods) != 4 {
+				t.Fatalf("%d pods are rendered, want the agent's, the controller's and the hook's two", len(pods))
 			}
 			for what, pod := range pods {
 				if err := s.admit(t.Context(), pod); err != nil {
@@ -99,14 +100,18 @@ func hasPods(u *unstructured.Unstructured) bool {
 func podOf(t *testing.T, u *unstructured.Unstructured) *corev1.PodSpec {
 	t.Helper()
 	var (
-		daemons appsv1.DaemonSet
-		job     batchv1.Job
-		err     error
+		daemons  appsv1.DaemonSet
+		replicas appsv1.Deployment
+		job      batchv1.Job
+		err      error
 	)
 	spec := &daemons.Spec.Template.Spec
 	switch u.GetKind() {
 	case "DaemonSet":
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &daemons)
+	case "Deployment":
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &replicas)
+		spec = &replicas.Spec.Template.Spec
 	case "Job":
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &job)
 		spec = &job.Spec.Template.Spec

@@ -79,3 +79,15 @@ securityContext:
   capabilities:
     drop: [ALL]
 {{- end }}
+
+{{/* The explicit pairs, SELECTOR=NAME each, as a JSON list. */}}
+{{- define "gpuctl.permits" -}}
+{{- $pairs := list }}
+{{- range .Values.gpu.permittedHostDevices.pciHostDevices }}
+{{- $pairs = append $pairs (printf "%s=%s" .pciVendorSelector .resourceName) }}
+{{- end }}
+{{- range .Values.gpu.permittedHostDevices.mediatedDevices }}
+{{- $pairs = append $pairs (printf "%s=%s" .mdevNameSelector .resourceName) }}
+{{- end }}
+{{- $pairs | toJson }}
+{{- end }}

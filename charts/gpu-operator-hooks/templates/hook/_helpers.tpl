@@ -22,11 +22,8 @@ app.kubernetes.io/component: hook
 
 {{/* --permit for each explicit pair. */}}
 {{- define "gpuctl.hook.permits" -}}
-{{- range .Values.gpu.permittedHostDevices.pciHostDevices }}
-- {{ printf "--permit=%s=%s" .pciVendorSelector .resourceName | quote }}
-{{- end }}
-{{- range .Values.gpu.permittedHostDevices.mediatedDevices }}
-- {{ printf "--permit=%s=%s" .mdevNameSelector .resourceName | quote }}
+{{- range include "gpuctl.permits" . | fromJsonArray }}
+- {{ printf "--permit=%s" . | quote }}
 {{- end }}
 {{- end }}
 

@@ -1,0 +1,46 @@
+{{/* Whether the controller is rendered. */}}
+{{- define "gpuctl.controller.on" -}}
+{{- if and (include "gpuctl.on" .) .Values.controller.enabled }}true{{ end -}}
+{{- end }}
+
+{{/* Whether it is, and is to be measured. */}}
+{{- define "gpuctl.controller.metrics" -}}
+{{- if and (include "gpuctl.controller.on" .) .Values.controller.metrics.enabled }}true{{ end -}}
+{{- end }}
+
+{{- define "gpuctl.controller.name" -}}
+{{ include "gpuctl.fullname" . }}-controller
+{{- end }}
+
+{{- define "gpuctl.controller.selectorLabels" -}}
+{{ include "gpuctl.selectorLabels" . }}
+app.kubernetes.io/component: controller
+{{- end }}
+
+{{- define "gpuctl.controller.labels" -}}
+{{ include "gpuctl.labels" . }}
+app.kubernetes.io/component: controller
+{{- end }}
+
+{{- define "gpuctl.controller.account" -}}
+{{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "gpuctl.controller.name" .) }}
+{{- end }}
+
+{{/* The file that gpuctl serve reads. toYaml quotes what has to be quoted. */}}
+{{- define "gpuctl.controller.config" -}}
+{{- $c := .Values.controller -}}
+{{- $metrics := dict "port" (ternary (int $c.metrics.port) 0 $c.metrics.enabled) -}}
+{{- $election := pick $c.leaderElection "leaseDuration" "renewDeadline" "retryPeriod" -}}
+{{- $wiring := dict "permit" (include "gpuctl.permits" . | fromJsonArray) "staleAfter" $c.staleAfter "resync" $c.resync -}}
+{{- dict "logLevel" $c.logLevel "metrics" $metrics "health" (dict "port" 8081) "leaderElection" $election "wiring" $wiring | toYaml -}}
+{{- end }}
+
+{{/* Constraints without a selector are about the controller's own pods. */}}
+{{- define "gpuctl.controller.spread" -}}
+{{- $own := dict "matchLabels" (include "gpuctl.controller.selectorLabels" . | fromYaml) -}}
+{{- $spread := list -}}
+{{- range .Values.controller.topologySpreadConstraints -}}
+{{- $spread = append $spread (ternary . (set (deepCopy .) "labelSelector" $own) (hasKey . "labelSelector")) -}}
+{{- end -}}
+{{- if $spread }}{{ toYaml $spread }}{{ end -}}
+{{- end }}

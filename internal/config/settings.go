@@ -1,0 +1,124 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Settings are how gpuctl serve runs.
+type Settings struct {
+	LogLevel       string         `mapstructure:"logLevel"`
+	Metrics        Metrics        `mapstructure:"metrics"`
+	Health         Health         `mapstructure:"health"`
+	LeaderElection LeaderElection `mapstructure:"leaderElection"`
+	Wiring         Wiring         `mapstructure:"wiring"`
+}
+
+// Metrics say where metrics are served.
+type Metrics struct {
+	Port    int    `mapstructure:"port"`    // 0 serves none
+	CertDir string `mapstructure:"certDir"` // of tls.crt and tls.key; "" makes a certificate at each start
+}
+
+// Health says where the probes are answered.
+type Health struct {
+	Port int `mapstructure:"port"` // 0 answers none
+}
+
+// LeaderElection says how replicas agree on the one that writes.
+type LeaderElection struct {
+	Enabled       bool          `mapstructure:"enabled"`
+	Namespace     string        `mapstructure:"namespace"`     // of the Lease
+	LeaseDuration time.Duration `mapstructure:"leaseDuration"` // others wait for so long after the last renewal
+	RenewDeadline time.Duration `mapstructure:"renewDeadline"` // the leader gives up after so long without one
+	RetryPeriod   time.Duration `mapstructure:"retryPeriod"`
+}
+
+// Wiring says how the wiring is kept true.
+type Wiring struct {
+	Enabled bool     `mapstructure:"enabled"`
+	Permit  []string `mapstructure:"permit"` // SELECTOR=NAME
+	// StaleAfter is for how long no node has to serve the name of one of gpuctl's own
+	// entries before it may go; 0 keeps all.
+	StaleAfter time.Duration `mapstructure:"staleAfter"`
+	// Resync is how often everything is looked at without anything having happened.
+	Resync time.Duration `mapstructure:"resync"`
+}
+
+// key is one setting that can be given.
+type key struct {
+	name, usage string
+	fallback    any // its type is that of the setting
+}
+
+// keys are all settings, by their names in the file.
+func keys() []key {
+	return []key{
+		{"logLevel", "`LEVEL` from which on is logged: debug, info, warn or error", "info"},
+		{"metrics.port", "`PORT` of /metrics, by HTTPS and for those who may; 0 serves none", 8443},
+		{"metrics.certDir", "`DIR` of tls.crt and tls.key for /metrics; without it a certificate is made at each start", ""},
+		{"health.port", "`PORT` of /healthz and /readyz; 0 answers none", 8081},
+		{"leaderElection.enabled", "write only while holding the Lease gpuctl-controller; needed with more than one replica", true},
+		{"leaderElection.namespace", "`NAMESPACE` of the Lease (default $POD_NAMESPACE)", ""},
+		{"leaderElection.leaseDuration", "`DURATION` after the last renewal from which on another replica may lead", 15 * time.Second},
+		{"leaderElection.renewDeadline", "`DURATION` without a renewal after which the leader stops", 10 * time.Second},
+		{"leaderElection.retryPeriod", "`DURATION` between two attempts to renew or to get the Lease", 2 * time.Second},
+		{"wiring.enabled", "keep the wiring of the KubeVirt CR true", true},
+		{"wiring.permit", "permit `SELECTOR=NAME` whatever the nodes say: vendor:device, or a mediated device type, and the resource name (repeatable)", []string(nil)},
+		{"wiring.staleAfter", "`DURATION` for which no node serves the name of an own entry before the entry may go; 0 keeps all", 24 * time.Hour},
+		{"wiring.resync", "`DURATION` after which everything is looked at without anything having happened", 5 * time.Minute},
+	}
+}
+
+// flag returns the name of a setting's flag: "wiring-stale-after".
+func (k key) flag() string {
+	var out strings.Builder
+	for _, c := range k.name {
+		switch {
+		case c == '.':
+			out.WriteByte('-')
+		case c >= 'A' && c <= 'Z':
+			out.WriteByte('-')
+			out.WriteRune(c - 'A' + 'a')
+		default:
+			out.WriteRune(c)
+		}
+	}
+	return out.String()
+}
+
+// envPrefix is that of every variable of the environment that is a setting.
+const envPrefix = "GPUCTL_"
+
+// env returns the name of a setting's variable: "GPUCTL_WIRING_STALE_AFTER".
+func (k key) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.flag(), "-", "_"))
+}
+
+// check refuses settings that cannot work, and names each of them.
+func (s *Settings) check() error {
+	var wrong []error
+	refuse := func(bad bool, name, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
+		}
+	}
+	levels := []string{"debug", "info", "warn", "error"}
+	refuse(!slices.Contains(levels, s.LogLevel), "logLevel", "%q is none of %s", s.LogLevel, strings.Join(levels, ", "))
+	refuse(s.Metrics.Port < 0 || s.Metrics.Port > 65535, "metrics.port", "%d is no port", s.Metrics.Port)
+	refuse(s.Health.Port < 0 || s.Health.Port > 65535, "health.port", "%d is no port", s.Health.Port)
+	refuse(s.Metrics.Port != 0 && s.Metrics.Port == s.Health.Port, "metrics.port", "%d is health.port as well", s.Metrics.Port)
+	l := s.LeaderElection
+	refuse(l.Enabled && l.Namespace == "", "leaderElection.namespace", "is not given, and $POD_NAMESPACE is not set")
+	refuse(l.RetryPeriod <= 0, "leaderElection.retryPeriod", "%s is not above zero", l.RetryPeriod)
+	// What the leader election of client-go asks for.
+	refuse(l.RenewDeadline <= l.RetryPeriod*6/5, "leaderElection.renewDeadline", "%s is not above 1.2 × retryPeriod (%s)", l.RenewDeadline, l.RetryPeriod)
+	refuse(l.LeaseDuration <= l.RenewDeadline, "leaderElection.leaseDuration", "%s is not above renewDeadline (%s)", l.LeaseDuration, l.RenewDeadline)
+	refuse(l.LeaseDuration%time.Second != 0, "leaderElection.leaseDuration", "%s is not in whole seconds, as a Lease counts", l.LeaseDuration)
+	refuse(s.Wiring.StaleAfter < 0, "wiring.staleAfter", "%s is below zero", s.Wiring.StaleAfter)
+	refuse(s.Wiring.Resync < time.Second, "wiring.resync", "%s is below a second", s.Wiring.Resync)
+	return errors.Join(wrong...)
+}
