@@ -227,6 +227,10 @@ func TestMediatedDevices(t *testing.T) {
 			cr: mdevCR(mdevFmt, "", `{mdevNameSelector: NVIDIA_A10-12Q, resourceName: example.com/vgpu}`), in: Input{Hosts: one, Nodes: []gpu.Node{withPlugin("a", nil)}},
 			codes: []string{"GPU0403"},
 		},
+		"external under a name of one's own, and only KubeVirt makes them": {
+			cr: mdevCR(mdevFmt, makesByID, `{mdevNameSelector: NVIDIA A10-12Q, resourceName: example.com/vgpu, externalResourceProvider: true}`),
+			in: Input{Hosts: one, Nodes: []gpu.Node{node("a", nil)}}, codes: []string{"GPU0336"},
+		},
 		"misspelt in case: the entry stays and the right one is added": {
 			cr: mdevCR(mdevFmt, "", `{mdevNameSelector: NVIDIA a10-12q, resourceName: nvidia.com/NVIDIA_a10-12q, externalResourceProvider: true}`),
 			in: Input{Hosts: one, Nodes: []gpu.Node{withPlugin("a", served{a10: 1})}}, want: []string{exact + " external"}, codes: []string{"GPU0411"},
@@ -258,6 +262,10 @@ func TestMediatedDevices(t *testing.T) {
 		},
 		"an inventory of lspci shows no mediated device": {
 			in: Input{Hosts: []gpu.Host{mdevHost("a")}, Nodes: []gpu.Node{node("a", served{a10: 1})}}, codes: []string{"GPU0335"},
+		},
+		"an inventory of lspci, and the type is named by hand": {
+			in:   Input{Hosts: []gpu.Host{mdevHost("a")}, Nodes: []gpu.Node{node("a", served{a10: 1})}, Permits: []Permit{{Mdev: "NVIDIA A10-12Q", Name: a10}}},
+			want: []string{exact + " external"},
 		},
 		"mixed nodes": {
 			in: Input{
@@ -292,96 +300,11 @@ func TestMediatedDevices(t *testing.T) {
 		"HyperConverged entry that was disabled stays so": {
 			cr: mdevCR(mdevHCO1Beta1, "", sown(external+", disabled: true")), in: Input{Hosts: one, Nodes: []gpu.Node{withPlugin("a", served{a10: 1})}}, codes: []string{"GPU0318"},
 		},
-	})
-}
-
-func TestVirtualFunctions(t *testing.T) {
-	const vf = "10DE:26B9 " + l40s24 + " in-tree"
-	one := []gpu.Host{vfHost("a", "1155", "1155")}
-	cards := func(h gpu.Host) []gpu.Host { return append([]gpu.Host{h}, one...) }
-	runVGPU(t, map[string]vgpuCase{
-		"KubeVirt 1.9":                      {cr: pciCR("v1.9.0"), in: Input{Hosts: one}, want: []string{vf}},
-		"a pre-release of 1.9":              {cr: pciCR("v1.9.0-beta.0"), in: Input{Hosts: one}, want: []string{vf}},
-		"KubeVirt 1.8":                      {cr: pciCR("v1.8.4"), in: Input{Hosts: one}, codes: []string{"GPU0337"}},
-		"a version that tells nothing":      {cr: pciCR("devel"), in: Input{Hosts: one}, codes: []string{"GPU0337"}},
-		"a KubeVirt that says no version":   {in: Input{Hosts: one}, codes: []string{"GPU0337"}},
-		"no type is set":                    {cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{vfHost("a")}}},
-		"the functions are in no group":     {cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{on(vfHost("a", "1155"), func(f *gpu.Function) { f.Group = gpu.NoGroup() })}}},
-		"two types on functions of one id":  {cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{vfHost("a", "1155", "1150")}}, codes: []string{"GPU0338"}},
-		"two types on two nodes":            {cr: pciCR("v1.9.0"), in: Input{Hosts: cards(vfHost("b", "1150"))}, codes: []string{"GPU0338"}},
-		"the same type on two nodes":        {cr: pciCR("v1.9.0"), in: Input{Hosts: cards(vfHost("b", "1155"))}, want: []string{vf}},
-		"another node keeps its card":       {cr: pciCR("v1.9.0"), in: Input{Hosts: cards(on(host("b", 0x26b9), func(f *gpu.Function) { f.Driver = "nvidia" }))}, want: []string{vf}},
-		"passthrough of another id is safe": {cr: pciCR("v1.9.0"), in: Input{Hosts: cards(host("b", 0x2335))}, want: []string{"10DE:2335 " + h200 + " external", vf}, codes: []string{"GPU0401"}},
-		"passthrough of the id elsewhere": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: cards(host("b", 0x26b9)), Nodes: []gpu.Node{node("b", served{"nvidia.com/AD102GL_L40S": 1})}},
-			want: []string{"10DE:26B9 nvidia.com/AD102GL_L40S external"}, codes: []string{"GPU0338"},
-		},
-		"passthrough of the id elsewhere, without an inventory": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: one, Nodes: []gpu.Node{node("b", served{"nvidia.com/AD102GL_L40S": 1})}},
-			want: []string{"10DE:26B9 nvidia.com/AD102GL_L40S external"}, codes: []string{"GPU0338"},
-		},
-		"a card on vfio whose name cannot be told": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: cards(host("b", 0x26b9)), Nodes: []gpu.Node{node("b", served{"nvidia.com/gpu": 1})}}, codes: []string{"GPU0338"},
-		},
-		"a card of unknown driver": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: cards(on(host("b", 0x26b9), func(f *gpu.Function) { f.Driver, f.DriverUnknown = "", true }))}, codes: []string{"GPU0338"},
-		},
-		"a virtual function on vfio": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: cards(on(host("b", 0x26b9), func(f *gpu.Function) { f.VF = true }))}, codes: []string{"GPU0338"},
-		},
-		"permitted for whole cards of old": {
-			cr: pciCR("v1.9.0", `{pciVendorSelector: "10de:26b9", resourceName: nvidia.com/AD102GL_L40S, externalResourceProvider: true}`), in: Input{Hosts: one}, codes: []string{"GPU0338"},
-		},
-		"which --permit overrules": {
-			cr: pciCR("v1.9.0", `{pciVendorSelector: "10de:26b9", resourceName: nvidia.com/AD102GL_L40S, externalResourceProvider: true}`),
-			in: Input{Hosts: one, Permits: []Permit{{ID: gpu.NVIDIA(0x26b9), Name: l40s24}}}, want: []string{vf}, codes: []string{"GPU0308"},
-		},
-		"listed in-tree under a name of one's own": {
-			cr: pciCR("v1.9.0", `{pciVendorSelector: "10de:26b9", resourceName: nvidia.com/L40S-24Q}`), in: Input{Hosts: one, Nodes: []gpu.Node{node("a", served{"nvidia.com/L40S-24Q": 2})}},
-		},
-		"listed in-tree, and KubeVirt is too old": {
-			cr: pciCR("v1.8.4", `{pciVendorSelector: "10de:26b9", resourceName: nvidia.com/L40S-24Q}`), in: Input{Hosts: one}, codes: []string{"GPU0337"},
-		},
-		"listed in-tree, and a whole card is served": {
-			cr:   pciCR("v1.9.0", `{pciVendorSelector: "10de:26b9", resourceName: nvidia.com/L40S-24Q}`),
-			in:   Input{Hosts: cards(host("b", 0x26b9)), Nodes: []gpu.Node{node("b", served{"nvidia.com/AD102GL_L40S": 1})}},
-			want: []string{"10DE:26B9 nvidia.com/AD102GL_L40S external"}, codes: []string{"GPU0308"},
-		},
-		"listed in-tree, and a second type came": {
-			cr: pciCR("v1.9.0", `{pciVendorSelector: "10de:26b9", resourceName: `+l40s24+`}`), in: Input{Hosts: cards(vfHost("b", "1150"))}, codes: []string{"GPU0338"},
-		},
-		"served by a plugin that knows them": {
-			cr: pciCR("v1.8.4"), in: Input{Hosts: one, Nodes: []gpu.Node{node("a", served{l40s24: 2})}}, want: []string{"10DE:26B9 " + l40s24 + " external"},
-		},
-		"a type of unknown name": {cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{vfHost("a", "9999")}}, codes: []string{"GPU0339"}},
-		"a type of unknown name that is named by hand": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{vfHost("a", "9999")}, Permits: []Permit{{ID: gpu.NVIDIA(0x26b9), Name: "nvidia.com/L40S-24Q"}}},
-			want: []string{"10DE:26B9 nvidia.com/L40S-24Q in-tree"},
-		},
-		"the name is known on another host": {
-			cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{on(vfHost("a", "1155"), func(f *gpu.Function) { f.VGPUTypes = nil }), vfHost("b")}}, want: []string{vf},
-		},
-		"HyperConverged says no version": {cr: table(hcoFmt), in: Input{Hosts: one}, codes: []string{"GPU0337"}},
-		"HyperConverged entry that was disabled stays so": {
-			cr: table(hcoFmt, `{pciDeviceSelector: "10DE:26B9", resourceName: `+l40s24+`, disabled: true}`), in: Input{Hosts: one}, codes: []string{"GPU0318"},
+		"HyperConverged entry under another name that was disabled stays so": {
+			cr: mdevCR(mdevHCO1Beta1, "", `{mdevNameSelector: NVIDIA A10-12Q, resourceName: example.com/vgpu, disabled: true}`),
+			in: Input{Hosts: one, Nodes: []gpu.Node{withPlugin("a", served{a10: 1})}}, codes: []string{"GPU0318"},
 		},
 	})
-}
-
-// TestVirtualFunctionsBehindHyperConverged takes the version from the KubeVirt CR that
-// HyperConverged manages.
-func TestVirtualFunctionsBehindHyperConverged(t *testing.T) {
-	kubevirt := strings.Replace(pciCR("v1.9.0"), "namespace: kubevirt", "namespace: hco, labels: {app.kubernetes.io/managed-by: hco-operator}", 1)
-	for _, version := range []string{"v1", "v1beta1"} {
-		hco := "---\napiVersion: hco.kubevirt.io/" + version + "\nkind: HyperConverged\nmetadata: {name: hco, namespace: hco}\n"
-		result, err := Plan(Input{Target: target(t, kubevirt+hco), Hosts: []gpu.Host{vfHost("a", "1155")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"10DE:26B9 " + l40s24 + " in-tree"}, entries(result)); diff != "" {
-			t.Errorf("%s: added (-want +got):\n%s", version, diff)
-		}
-	}
 }
 
 // TestTakenAwayInTreeEntryComesBackInTree: the node serves the name for a while after
@@ -407,7 +330,76 @@ func TestTakenAwayInTreeEntryComesBackInTree(t *testing.T) {
 			if diff := cmp.Diff([]string{tc.selector + " " + string(tc.name) + " in-tree"}, entries(result)); diff != "" {
 				t.Errorf("added (-want +got):\n%s", diff)
 			}
+			blind, err := Plan(Input{Target: target(t, cr), Nodes: []gpu.Node{node("a", served{tc.name: 1})}})
+			if err != nil || len(blind.Changes) > 0 || len(codesAbout(blind, "GPU0335")) > 0 {
+				t.Errorf("without an inventory: added %v, %v, %v", entries(blind), err, blind.Findings)
+			}
 		})
+	}
+}
+
+// TestTypeWithoutAName says which type it is, and on which node.
+func TestTypeWithoutAName(t *testing.T) {
+	result, err := Plan(Input{Target: target(t, emptyCR), Hosts: []gpu.Host{mdevHost("a", "nvidia-592", "nvidia-592")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a has 2 vGPUs of type nvidia-592, which gives no resource name (the host shows no name of it): nothing is added for them"
+	var got []string
+	for _, f := range result.Findings {
+		if f.Code == "GPU0339" {
+			got = append(got, f.Object, f.Message)
+		}
+	}
+	if diff := cmp.Diff([]string{"node/a", want}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestMdevsBehindHyperConverged goes by what virt-handler reads, too.
+func TestMdevsBehindHyperConverged(t *testing.T) {
+	managed := "namespace: hco, labels: {app.kubernetes.io/managed-by: hco-operator}"
+	hco := "---\n" + mdevCR(mdevHCO1, makesByID)
+	tests := map[string]struct {
+		config string // of the KubeVirt CR
+		want   []string
+	}{
+		"passed on":     {makesByID, []string{"NVIDIA A10-12Q " + a10 + " in-tree"}},
+		"switched off":  {strings.Replace(makesByID, "{", "{enabled: false, ", 1), nil},
+		"not passed on": {"", []string{"NVIDIA A10-12Q " + a10 + " in-tree"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			kubevirt := strings.Replace(mdevCR(mdevFmt, tc.config), "namespace: kubevirt", managed, 1)
+			result, err := Plan(Input{Target: target(t, kubevirt+hco), Hosts: []gpu.Host{mdevHost("a", "nvidia-592 NVIDIA A10-12Q")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, entries(result)); diff != "" {
+				t.Errorf("added (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOwnInTreeEntryInUseStaysOwn keeps it in the record as what it is, so that it goes
+// when its user has gone.
+func TestOwnInTreeEntryInUseStaysOwn(t *testing.T) {
+	in := Input{Target: target(t, mdevCR(mdevFmt, makesByID)), Hosts: []gpu.Host{mdevHost("a", "nvidia-592 NVIDIA A10-12Q"), host("b", 0x2335)}}
+	before := in.Target.Object
+	added, err := Plan(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Workloads = []gpu.Workload{vmi(a10, true)}
+	first, err := Remove(with(in, added.Object))
+	if err != nil || len(first.Changes) != 1 {
+		t.Fatalf("removed %v, %v, want the other entry", first.Changes, err)
+	}
+	in.Workloads = nil
+	second, err := Remove(with(in, first.Object))
+	if diff := cmp.Diff(any(before), any(second.Object)); err != nil || diff != "" {
+		t.Errorf("after both (-before +after):\n%s%v", diff, err)
 	}
 }
 
@@ -433,6 +425,11 @@ func TestRemoveKnowsTheProvider(t *testing.T) {
 			result, err := Remove(Input{Target: target(t, strings.Replace(mdevCR(mdevFmt, makesByID, tc.entry), "namespace: kubevirt", own, 1))})
 			if err != nil || len(result.Changes) != tc.removed {
 				t.Errorf("removed %v, %v, want %d", result.Changes, err, tc.removed)
+			}
+			for _, c := range result.Changes {
+				if external := c.Value.(manifest.Object)["externalResourceProvider"]; external == (tc.record != "") {
+					t.Errorf("says it removes an entry with externalResourceProvider: %v", external)
+				}
 			}
 		})
 	}
