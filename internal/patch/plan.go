@@ -135,6 +135,7 @@ type planner struct {
 	record  record
 	hosts   map[string]*gpu.Host
 	nodes   map[string]*gpu.Node
+	sorted  []string                               // their names, once asked for
 	serving map[gpu.ID]map[string]gpu.ResourceName // what each node serves the id as
 
 	edits    []manifest.Edit

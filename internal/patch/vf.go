@@ -96,32 +96,31 @@ func typeNamed(host *gpu.Host, id int) string {
 // vfWant returns what one group needs, or reports why it gets nothing.
 func (p *planner) vfWant(g *vfGroup, whole func(gpu.ID) bool) (want, bool) {
 	name, named := p.vfName(g)
-	w := want{id: g.id, name: name, how: gpu.Predicted, nodes: g.nodes(), inTree: true}
-	served := diagnose.Served(p.in.Nodes)[name]
 	switch {
 	case len(g.profiles) > 1:
-		p.oneIDForMore(g, "and it would offer all of them under one name")
+		p.oneIDForMore(g, "", "would offer all of them under one name")
 	case p.vfListed(g):
 	case whole(g.id) || len(p.wholeCards(g.id)) > 0:
-		on := ""
-		if nodes := p.wholeCards(g.id); len(nodes) > 0 {
-			on = " (" + someOf(nodes) + ")"
-		}
-		p.oneIDForMore(g, "and of whole cards that VMs get"+on+": it would offer those as vGPUs too, and NVIDIA's plugin offers them already")
+		on := cmp.Or(someOf(p.wholeCards(g.id)), "no node yet")
+		p.oneIDForMore(g, ", and whole cards of the id are for VMs ("+on+")", "would offer those as vGPUs, beside NVIDIA's plugin that offers them as cards")
 	case !named && p.externalEntry(g.id) != "":
-		p.oneIDForMore(g, "and listed for an external provider as "+p.externalEntry(g.id)+": whole cards of that name would be offered as vGPUs too")
+		p.oneIDForMore(g, ", and the table lists the id for an external provider as "+p.externalEntry(g.id), "would offer such cards as vGPUs, too")
 	case name == "":
 		p.report("GPU0339", p.object, diagnose.Values{
 			"node": someOf(g.nodes()), "count": fmt.Sprint(g.count), "type": g.list(), "why": "no virtual function of any host lists its name",
 			"hint": "name it: " + permitFlag(g.id, "nvidia.com/NVIDIA_PROFILE") + ", as nvidia-smi vgpu shows the profile, with underscores",
 		})
-	case served > 0 && !p.inTreeName(name): // some other plugin knows these functions
-		w.inTree, w.how, w.units = false, gpu.Served, served
-		return w, true
+	case diagnose.Served(p.in.Nodes)[name] > 0 && !p.inTreeName(name):
+		// Some other plugin knows these functions, or an in-tree entry has just been
+		// taken away and kubelet has not noticed yet.
+		if !named {
+			what := fmt.Sprintf("a node serves %s for %d virtual functions of %s, and no in-tree entry accounts for it", name, g.count, g.id.Selector())
+			p.report("GPU0335", p.object, diagnose.Values{"what": what, "name": string(name), "permit": permitFlag(g.id, name), "or": ""})
+		}
 	case !servesVFs(p.kubeVirtVersion()):
 		p.tooOld(g)
 	default:
-		return w, true
+		return want{id: g.id, name: name, how: gpu.Predicted, nodes: g.nodes(), inTree: true}, true
 	}
 	return want{}, false
 }
@@ -195,8 +194,8 @@ func (p *planner) wholeCards(id gpu.ID) []string {
 	return out
 }
 
-func (p *planner) oneIDForMore(g *vfGroup, more string) {
-	p.report("GPU0338", p.object, diagnose.Values{"id": g.id.Selector(), "types": g.list(), "more": more})
+func (p *planner) oneIDForMore(g *vfGroup, more, effect string) {
+	p.report("GPU0338", p.object, diagnose.Values{"id": g.id.Selector(), "types": g.list(), "more": more, "effect": effect})
 }
 
 func (p *planner) tooOld(g *vfGroup) {

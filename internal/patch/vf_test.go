@@ -84,8 +84,12 @@ func TestVirtualFunctions(t *testing.T) {
 		"listed in-tree, and a second type came": {
 			cr: pciCR("v1.9.0", `{pciVendorSelector: "10de:26b9", resourceName: `+l40s24+`}`), in: Input{Hosts: cards(vfHost("b", "1150"))}, codes: []string{"GPU0338"},
 		},
-		"served by a plugin that knows them": {
-			cr: pciCR("v1.8.4"), in: Input{Hosts: one, Nodes: []gpu.Node{node("a", served{l40s24: 2})}}, want: []string{"10DE:26B9 " + l40s24 + " external"},
+		"served, and no in-tree entry accounts for it": {
+			cr: pciCR("v1.9.0"), in: Input{Hosts: one, Nodes: []gpu.Node{node("a", served{l40s24: 2})}}, codes: []string{"GPU0335"},
+		},
+		"served by a plugin that somebody knows": {
+			cr: pciCR("v1.9.0"), in: Input{Hosts: one, Nodes: []gpu.Node{node("a", served{l40s24: 2})}, Permits: []Permit{{ID: gpu.NVIDIA(0x26b9), Name: l40s24}}},
+			want: []string{"10DE:26B9 " + l40s24 + " external"},
 		},
 		"a type of unknown name": {cr: pciCR("v1.9.0"), in: Input{Hosts: []gpu.Host{vfHost("a", "9999")}}, codes: []string{"GPU0339"}},
 		"a type of unknown name that is named by hand": {

@@ -176,7 +176,7 @@ func (p *planner) wantMdev(t *mdevType, made map[string]bool, served bool, ask f
 	inTree, known := p.provider(t, made, served)
 	if !known {
 		if !p.table.Permits(t.resource) && !p.explicit(t.resource) {
-			what := fmt.Sprintf("%s has %d vGPUs of type %s, NVIDIA's device plugin was not seen there, and KubeVirt does not make them", t.where(), t.count, t.name)
+			what := fmt.Sprintf("%s has %d x %s, NVIDIA's device plugin was not seen there, and KubeVirt does not make them", t.where(), t.count, t.name)
 			p.report("GPU0335", p.object, unserved(what, t.name, t.resource))
 		}
 		return
@@ -192,7 +192,10 @@ func (p *planner) wantMdev(t *mdevType, made map[string]bool, served bool, ask f
 
 // unserved fills in the finding about a vGPU that nobody is known to serve.
 func unserved(what, typeName string, name gpu.ResourceName) diagnose.Values {
-	return diagnose.Values{"what": what, "name": string(name), "permit": fmt.Sprintf("--permit %q", typeName+"="+string(name))}
+	return diagnose.Values{
+		"what": what, "name": string(name), "permit": fmt.Sprintf("--permit %q", typeName+"="+string(name)),
+		"or": "; if KubeVirt shall make and serve the devices, list the type under mediatedDevicesConfiguration",
+	}
 }
 
 // provider says who serves a type: NVIDIA's plugin, when it runs there or a node

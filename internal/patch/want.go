@@ -146,6 +146,9 @@ func unfit(name gpu.ResourceName) string {
 
 // places returns the names of all nodes and hosts, sorted.
 func (p *planner) places() []string {
+	if p.sorted != nil {
+		return p.sorted
+	}
 	all := map[string]bool{}
 	for name := range p.nodes {
 		all[name] = true
@@ -153,7 +156,8 @@ func (p *planner) places() []string {
 	for name := range p.hosts {
 		all[name] = true
 	}
-	return slices.Sorted(maps.Keys(all))
+	p.sorted = slices.Sorted(maps.Keys(all))
+	return p.sorted
 }
 
 // wantsOf asks for what one node needs, and reports what cannot be told.
