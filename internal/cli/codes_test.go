@@ -59,6 +59,8 @@ var elsewhere = map[string][]string{
 	"GPU0106": {"test/e2e TestHookWithoutGPUNode"},
 	"GPU0107": {"test/e2e TestUninstallIsNotBlocked"},
 	"GPU0108": {"internal/cli TestSummaryIsNotPassedOn"},
+	"GPU0109": {"test/e2e TestRemoveBesideTheController"},
+	"GPU0110": {"test/e2e TestRemoveBesideTheController"},
 	"GPU0120": {"internal/diagnose TestPreflight"},
 	"GPU0121": {"internal/diagnose TestPreflight"},
 	"GPU0122": {"internal/diagnose TestPreflight"},
@@ -73,6 +75,7 @@ var elsewhere = map[string][]string{
 	"GPU0214": {"internal/cli TestMissingDeviceNode"},
 	"GPU0323": {"test/e2e TestAnswersAfterTheWrite"},
 	"GPU0324": {"test/e2e TestAnswersAfterTheWrite"},
+	"GPU0333": {"test/e2e TestContestedWiring"},
 	"GPU0325": {"test/e2e TestPrunedWriteIsNoticed"},
 }
 

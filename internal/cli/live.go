@@ -25,6 +25,7 @@ type liveFlags struct {
 	strict   bool
 	force    bool
 	noWake   bool
+	stop     string // the controller's Deployment
 }
 
 func (f *liveFlags) add(cmd *cobra.Command) {
@@ -34,6 +35,7 @@ func (f *liveFlags) add(cmd *cobra.Command) {
 	f.hookFlags.add(cmd)
 	flags.BoolVar(&f.strict, "strict", true, "fail when --wait runs out (exit 124) or the first entry is held back (exit 1); without it both are findings, and so is a --remove that fails")
 	flags.BoolVar(&f.force, "force", false, "with --remove: take away entries that instances still use")
+	flags.StringVar(&f.stop, "stop-controller", "", "with --remove: first stop the controller, the Deployment `[NAMESPACE/]NAME` (default namespace $POD_NAMESPACE)")
 	flags.BoolVar(&f.noWake, "no-wake", false, "do not touch the instances that KubeVirt refused for what is wired now")
 }
 
@@ -48,6 +50,8 @@ type live struct {
 	plan   patch.Planner
 	hosts  map[string]inventory
 	report report // of what came out
+
+	unstopped []diagnose.Finding // a controller that may write back what is removed
 }
 
 func runLive(ctx context.Context, s *streams, flags *wireFlags, out *output) error {
@@ -78,6 +82,11 @@ func (l *live) run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
+	if l.flags.remove && !l.flags.dryRun {
+		if err := l.stopController(ctx); err != nil {
+			return err
+		}
+	}
 	seen, err := l.ready(ctx, deadline)
 	switch {
 	case l.flags.remove && notReady(err):
@@ -91,6 +100,7 @@ func (l *live) run(ctx context.Context, out *output) error {
 	for _, note := range seen.notes {
 		fmt.Fprintln(l.s.err, "note:", note)
 	}
+	seen.findings = append(seen.findings, l.unstopped...)
 	if err := l.wire(ctx, out, seen, deadline); err != nil {
 		return err
 	}

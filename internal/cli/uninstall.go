@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/release"
 )
@@ -49,7 +50,7 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 		return client.Explain(err)
 	}
 	if force {
-		if err := removeWiring(ctx, s, flags); err != nil {
+		if err := removeWiring(ctx, s, client, flags); err != nil {
 			notRemoved(s, err)
 		}
 	}
@@ -64,7 +65,7 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 		return client.Explain(err)
 	}
 	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
-	fmt.Fprintln(s.err, "The CRDs and GPUNodes stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev")
+	fmt.Fprintln(s.err, "The CRDs, GPUNodes and the GPUWiring stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev gpuwirings.gpuctl.dev")
 	return nil
 }
 
@@ -74,8 +75,15 @@ func notRemoved(s *streams, err error) {
 }
 
 // removeWiring takes everything away that gpuctl wrote, entries in use as well.
-func removeWiring(ctx context.Context, s *streams, flags *releaseFlags) error {
+func removeWiring(ctx context.Context, s *streams, client *cluster.Client, flags *releaseFlags) error {
 	wire := &wireFlags{remove: true}
+	running, err := client.Controllers(ctx, flags.namespace)
+	if err != nil {
+		return err
+	}
+	if len(running) > 0 {
+		wire.stop = running[0].String()
+	}
 	wire.force, wire.strict = true, true
 	wire.clusterFlags = flags.clusterFlags
 	var out output

@@ -92,11 +92,13 @@ func (f *wireFlags) check() error {
 	switch {
 	case f.force && !f.remove:
 		return usagef("--force belongs to --remove")
+	case f.stop != "" && !f.remove:
+		return usagef("--stop-controller belongs to --remove")
 	case f.remove && len(f.permits) > 0:
 		return usagef("--permit adds and --remove takes away; give one of them")
 	case f.wait < 0:
 		return usagef("--wait %s: want a duration from now on", f.wait)
-	case len(f.files) > 0 && (f.clusterFlags.given() || f.thisHost || f.hookFlags != hookFlags{} || f.noWake):
+	case len(f.files) > 0 && (f.clusterFlags.given() || f.thisHost || f.hookFlags != hookFlags{} || f.noWake || f.stop != ""):
 		return usagef("-f plans on files alone: --kubeconfig, --context, --this-host, --wait, --first-node, --event, --termination-log and --no-wake belong to a live cluster")
 	case f.firstNode > 0 && f.wait == 0:
 		return usagef("--first-node is a part of --wait: give both")

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -58,7 +60,11 @@ func Run(ctx context.Context, s *config.Settings, o Options) error {
 		return err
 	}
 	reach.WarningHandler = rest.NoWarnings{}
-	m, err := manager.New(reach, managerOptions(s, &o))
+	options, err := managerOptions(reach, s, &o)
+	if err != nil {
+		return err
+	}
+	m, err := manager.New(reach, options)
 	if err != nil {
 		return client.Explain(fmt.Errorf("start: %w", err))
 	}
@@ -102,7 +108,7 @@ func keepWired(m manager.Manager, client *cluster.Client, s *config.Settings, o 
 	)
 }
 
-func managerOptions(s *config.Settings, o *Options) manager.Options {
+func managerOptions(reach *rest.Config, s *config.Settings, o *Options) (manager.Options, error) {
 	at := func(port int) string {
 		if port == 0 {
 			return "0" // serves none
@@ -110,6 +116,7 @@ func managerOptions(s *config.Settings, o *Options) manager.Options {
 		return net.JoinHostPort(o.Host, strconv.Itoa(port))
 	}
 	grace, l := shutdown, &s.LeaderElection
+	lock, err := lockOf(reach, s, o)
 	return manager.Options{
 		Logger: o.Log,
 		Cache:  cluster.CacheOptions(),
@@ -119,11 +126,21 @@ func managerOptions(s *config.Settings, o *Options) manager.Options {
 			TLSOpts:        []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }},
 		},
 		HealthProbeBindAddress: at(s.Health.Port),
-		LeaderElection:         l.Enabled, LeaderElectionID: v1alpha1.ControllerLease, LeaderElectionNamespace: l.Namespace,
+		LeaderElection:         l.Enabled, LeaderElectionResourceLockInterface: lock,
 		LeaseDuration: &l.LeaseDuration, RenewDeadline: &l.RenewDeadline, RetryPeriod: &l.RetryPeriod,
 		// The process ends when Start returns, so nothing is written after the Lease is
 		// given back, and the other replica need not wait for it to run out.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &grace,
+	}, err
+}
+
+// lockOf makes the Lease by which replicas agree, held under the pod's name.
+func lockOf(reach *rest.Config, s *config.Settings, o *Options) (resourcelock.Interface, error) {
+	l := &s.LeaderElection
+	if !l.Enabled {
+		return nil, nil
 	}
+	who := resourcelock.ResourceLockConfig{Identity: o.Instance + "_" + string(uuid.NewUUID())}
+	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, l.Namespace, v1alpha1.ControllerLease, who, reach, l.RenewDeadline)
 }

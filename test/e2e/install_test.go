@@ -87,17 +87,19 @@ func (s *stage) clean() {
 		s.t.Error(err)
 	}
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	err = s.Dynamic().Resource(crds).Delete(context.Background(), "gpunodes.gpuctl.dev", metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		s.t.Error(err)
-	}
-	s.Eventually(soon, "the CRD is gone", func(ctx context.Context) error {
-		_, err := s.Dynamic().Resource(crds).Get(ctx, "gpunodes.gpuctl.dev", metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %w", err)
+	for _, crd := range []string{"gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev"} {
+		err = s.Dynamic().Resource(crds).Delete(context.Background(), crd, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			s.t.Error(err)
 		}
-		return nil
-	})
+		s.Eventually(soon, crd+" is gone", func(ctx context.Context) error {
+			_, err := s.Dynamic().Resource(crds).Get(ctx, crd, metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it is there: %w", err)
+			}
+			return nil
+		})
+	}
 }
 
 // node adds a node that NFD has labelled, with that many H200 on a driver, of which
@@ -148,7 +150,14 @@ func (s *stage) gpuctl(args ...string) (code int, stdout, stderr string) {
 	return code, stdout, stderr
 }
 
+// install installs the release without the controller, which would do what the hook
+// does: see installController.
 func (s *stage) install(args ...string) {
+	s.t.Helper()
+	s.installAll(append([]string{"--set", "controller.enabled=false"}, args...)...)
+}
+
+func (s *stage) installAll(args ...string) {
 	s.t.Helper()
 	if code, _, _ := s.gpuctl(append([]string{"install"}, args...)...); code != 0 {
 		pods, err := s.Clientset().CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{})
