@@ -26,10 +26,9 @@ type vfGroup struct {
 // driver nvidia with a type set. KubeVirt's own plugin offers those from 1.9 on
 // (shouldPermitNvidia), by PCI id and nothing else, so one id must be one thing in the
 // whole cluster.
-func (p *planner) vfWants(whole func(gpu.ID) bool, ask func(want)) {
-	groups := p.vfGroups()
-	for _, g := range groups {
-		if w, ok := p.vfWant(g, whole); ok {
+func (p *planner) vfWants(wholeCards map[gpu.ID]bool, ask func(want)) {
+	for _, g := range p.vfGroups() {
+		if w, ok := p.vfWant(g, wholeCards[g.id]); ok {
 			ask(w)
 		}
 	}
@@ -93,14 +92,15 @@ func typeNamed(host *gpu.Host, id int) string {
 	return ""
 }
 
-// vfWant returns what one group needs, or reports why it gets nothing.
-func (p *planner) vfWant(g *vfGroup, whole func(gpu.ID) bool) (want, bool) {
+// vfWant returns what one group needs, or reports why it gets nothing. whole says that
+// cards of the id are wanted for passthrough.
+func (p *planner) vfWant(g *vfGroup, whole bool) (want, bool) {
 	name, named := p.vfName(g)
 	switch {
 	case len(g.profiles) > 1:
 		p.oneIDForMore(g, "", "would offer all of them under one name")
 	case p.vfListed(g):
-	case whole(g.id) || len(p.wholeCards(g.id)) > 0:
+	case whole || len(p.wholeCards(g.id)) > 0:
 		on := cmp.Or(someOf(p.wholeCards(g.id)), "no node yet")
 		p.oneIDForMore(g, ", and whole cards of the id are for VMs ("+on+")", "would offer those as vGPUs, beside NVIDIA's plugin that offers them as cards")
 	case !named && p.externalEntry(g.id) != "":

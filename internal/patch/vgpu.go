@@ -21,6 +21,20 @@ type mdevType struct {
 	plugins  []string // nodes among them that run NVIDIA's device plugin
 }
 
+// vgpuWants asks for the vGPUs of all nodes. Without a target nobody can say who serves
+// them.
+func (p *planner) vgpuWants(all map[pair]*want, ask func(want)) {
+	if p.in.Target.Object == nil {
+		return
+	}
+	p.mdevWants(ask)
+	wholeCards := map[gpu.ID]bool{}
+	for k := range all {
+		wholeCards[k.id] = wholeCards[k.id] || k.mdev == "" && !k.name.IsVGPU()
+	}
+	p.vfWants(wholeCards, ask)
+}
+
 // mdevWants asks for the mediated devices that nodes have. A type that could be made
 // is none that is there.
 func (p *planner) mdevWants(ask func(want)) {

@@ -307,6 +307,14 @@ func TestMediatedDevices(t *testing.T) {
 	})
 }
 
+// TestNoTargetNoProvider: who serves vGPUs is not judged without a CR.
+func TestNoTargetNoProvider(t *testing.T) {
+	_, findings, err := Examine(Input{Hosts: []gpu.Host{mdevHost("a", "nvidia-592 NVIDIA A10-12Q"), vfHost("b", "1155")}})
+	if got := codesAbout(Result{Findings: findings}, "GPU0335 GPU0337"); err != nil || len(got) > 0 {
+		t.Errorf("Examine() = %v, %v", got, err)
+	}
+}
+
 // TestTypeWithoutAName says which type it is, and on which node.
 func TestTypeWithoutAName(t *testing.T) {
 	result, err := Plan(Input{Target: target(t, emptyCR), Hosts: []gpu.Host{mdevHost("a", "nvidia-592", "nvidia-592")}})

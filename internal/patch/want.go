@@ -104,10 +104,7 @@ func (p *planner) wants() []want {
 	for _, node := range p.places() {
 		p.wantsOf(node, ask)
 	}
-	p.mdevWants(ask)
-	p.vfWants(func(id gpu.ID) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(all)), func(k pair) bool { return k.id == id && !k.name.IsVGPU() })
-	}, ask)
+	p.vgpuWants(all, ask)
 	out := make([]want, 0, len(all))
 	for _, w := range all {
 		slices.Sort(w.nodes)
