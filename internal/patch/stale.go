@@ -136,14 +136,14 @@ func (p *planner) dropLeaving() {
 	}
 }
 
-// is reports that the record speaks of the entry.
+// is reports that the record speaks of the entry, and of its provider.
 func (w wired) is(e gpu.Entry) bool {
-	return w.List == e.List && strings.EqualFold(w.Selector, e.Selector) && w.Name == e.Name
+	return w.List == e.List && strings.EqualFold(w.Selector, e.Selector) && w.Name == e.Name && w.InTree == !e.External
 }
 
 // owns reports an entry that gpuctl wrote and nobody has changed since.
 func (p *planner) owns(e gpu.Entry) bool {
-	return !e.Disabled && e.External && slices.ContainsFunc(p.record.Entries, func(w wired) bool { return w.is(e) })
+	return !e.Disabled && slices.ContainsFunc(p.record.Entries, func(w wired) bool { return w.is(e) })
 }
 
 func wanted(wants []want, e gpu.Entry) bool {
