@@ -120,6 +120,8 @@ func (s *stack) apiServer() *component {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file="+c.file("front-proxy.crt"), "--proxy-client-key-file="+c.file("front-proxy.key"),
 		"--egress-selector-config-file="+s.dir.file("egress.json"),
+		"--audit-policy-file="+s.dir.file("audit-policy.json"),
+		"--audit-log-path="+s.auditLog(), "--audit-log-format=json", "--audit-log-maxsize=0", // one file, for Writes to read
 	)
 }
 
