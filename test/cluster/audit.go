@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -27,6 +28,15 @@ type Request struct {
 	DryRun    bool
 }
 
+// WithAudit has the API server keep an audit log of all writes, which Writes
+// needs. It makes each of them take longer.
+func WithAudit() Option { return func(o *options) { o.audit = writeVerbs() } }
+
+// WithReads is WithAudit, and has reads in the log as well.
+func WithReads() Option {
+	return func(o *options) { o.audit = append(writeVerbs(), readVerbs()...) }
+}
+
 // IsWrite reports whether the request would change what is stored: it may have
 // been refused, or a dry run.
 func (r Request) IsWrite() bool { return slices.Contains(writeVerbs(), r.Verb) }
@@ -40,13 +50,21 @@ func readVerbs() []string { return []string{"get", "list", "watch"} }
 // nodesGroup is the group of kubelets, and of the user who plays their heartbeats.
 const nodesGroup = "system:nodes"
 
-// writeAuditPolicy has the API server log writes, and reads if asked for, but not
-// those of nodes: their heartbeats would be most of the log.
-func writeAuditPolicy(path string, reads bool) error {
-	verbs := writeVerbs()
-	if reads {
-		verbs = append(verbs, readVerbs()...)
+// auditFlags are what the API server takes to keep the log. It is one file, for
+// requests to read.
+func (s *stack) auditFlags() []string {
+	if s.options.audit == nil {
+		return nil
 	}
+	return []string{
+		"--audit-policy-file=" + s.dir.file("audit-policy.json"),
+		"--audit-log-path=" + s.auditLog(), "--audit-log-format=json", "--audit-log-maxsize=0",
+	}
+}
+
+// writeAuditPolicy has the API server log requests by their verbs, but not those
+// of nodes: their heartbeats would be most of the log.
+func writeAuditPolicy(path string, verbs []string) error {
 	data, err := json.Marshal(map[string]any{
 		"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
 		"omitStages":        []string{"RequestReceived", "ResponseStarted", "Panic"},
@@ -113,6 +131,9 @@ func (e *auditEvent) request() (Request, error) {
 // requests returns what the log has of requests that came at a time or later, in
 // the order in which they were answered.
 func (s *stack) requests(since time.Time, want func(Request) bool) ([]Request, error) {
+	if s.options.audit == nil {
+		return nil, errors.New("read the audit log: the cluster was started without WithAudit")
+	}
 	data, err := os.ReadFile(s.auditLog())
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)

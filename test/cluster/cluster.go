@@ -28,7 +28,7 @@ type Option func(*options)
 type options struct {
 	kind   kind
 	images []*image
-	reads  bool // are in the audit log, too
+	audit  []string // verbs that are in the audit log
 }
 
 // kind is what a cluster consists of.
@@ -50,10 +50,6 @@ func WithOperator() Option { return func(o *options) { o.kind = withOperator } }
 // KubeVirt's CRDs, accounts and CR. Objects stay as they are written, nodes have
 // no heartbeat, and nothing is scheduled. It starts sooner.
 func APIOnly() Option { return func(o *options) { o.kind = apiOnly } }
-
-// WithReads has the audit log keep reads as well as writes. It grows by every
-// request, but those of nodes.
-func WithReads() Option { return func(o *options) { o.reads = true } }
 
 // WithImage has containers of an image run as processes, as RunImage does, for as
 // long as the cluster runs.

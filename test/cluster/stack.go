@@ -145,7 +145,7 @@ func (s *stack) prepare() error {
 	s.closers = append(s.closers, s.egress.close)
 	return errors.Join(
 		writeEgressConfig(s.dir.file("egress.json"), socket),
-		writeAuditPolicy(s.dir.file("audit-policy.json"), s.options.reads))
+		writeAuditPolicy(s.dir.file("audit-policy.json"), s.options.audit))
 }
 
 // kubeconfig returns the path of the administrator's kubeconfig.

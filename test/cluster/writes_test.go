@@ -22,7 +22,7 @@ import (
 
 func TestWrites(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, cluster.APIOnly())
+	c := cluster.Start(t, cluster.APIOnly(), cluster.WithAudit())
 	ns := c.Namespace()
 	config := c.User("writer", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}})
 	config.UserAgent = "writer/1"
@@ -95,7 +95,8 @@ func TestWrites(t *testing.T) {
 }
 
 func TestNodesAreNotAmongTheWrites(t *testing.T) {
-	c := shared.For(t)
+	t.Parallel()
+	c := cluster.Start(t, cluster.WithAudit())
 	began := time.Now()
 	c.AddNode(cluster.Node{Name: "quiet"})
 	c.SetAllocatable("quiet", "nvidia.com/QUIET", 1)
