@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"time"
@@ -33,6 +34,9 @@ func Use(ctx context.Context, progress io.Writer, use func(context.Context, Runn
 		err = use(ctx, Running{
 			Config: rest.CopyConfig(s.admin), Nodes: nodes, Kubeconfig: s.kubeconfig(), Kubectl: s.built.files["kubectl"], stack: s,
 		})
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\nall logs are in %s", err, s.dir.logs())
 	}
 	return errors.Join(err, s.close(err != nil))
 }
