@@ -68,10 +68,10 @@ func start(ctx context.Context, c cluster.Running, gpuctl string, cancel context
 		}
 		all = append(all, r)
 		go func() {
-			err := r.cmd.Wait()
+			_ = r.cmd.Wait() // the state says the same, and "exit status 0" as well
 			close(r.ended)
 			text, _ := os.ReadFile(log.Name())
-			cancel(fmt.Errorf("%s ended by itself: %v; its log ends with:\n%s", r.name, err, text[max(0, len(text)-2000):]))
+			cancel(fmt.Errorf("%s ended by itself: %s; its log ends with:\n%s", r.name, r.cmd.ProcessState, text[max(0, len(text)-2000):]))
 		}()
 	}
 	return all, nil
