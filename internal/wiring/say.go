@@ -48,11 +48,12 @@ func (c *Controller) say(ctx context.Context, out *outcome) {
 	now := c.describe(out)
 	c.Metrics.show(now, len(c.unserved))
 	if !equality.Semantic.DeepEqual(&before, now) || c.Now().Sub(c.checked) >= c.Resync {
-		if err := c.Client.WriteGPUWiring(ctx, now); err != nil {
+		stored, err := c.Client.WriteGPUWiring(ctx, now)
+		if err != nil {
 			c.Log.Error(err, "say how the wiring stands")
 			return // the next look tries again
 		}
-		c.status, c.checked = *now, c.Now()
+		c.status, c.checked = *stored, c.Now()
 	}
 	if out.target == nil {
 		return
