@@ -86,7 +86,7 @@ func (p *planner) prune(wants []want) {
 		if !p.owns(e) || !p.in.Idle.long(e.Name) || wanted(wants, e) || p.used(e.Name) {
 			continue
 		}
-		why := ""
+		var why string
 		switch to := p.movedTo(e); {
 		case to != "":
 			why = fmt.Sprintf("no node serves the name any more, they serve the devices as %s", to)

@@ -108,8 +108,7 @@ func (c *Controller) follow(ctx context.Context) (again time.Duration, err error
 	for _, f := range findings {
 		c.Log.Info(f.Message, "code", string(f.Code), "object", f.Object)
 	}
-	var refusal *patch.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*patch.Refusal](err); ok {
 		c.closed(&refusal.Findings[0])
 		return askAgain, nil
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -149,9 +150,8 @@ func get(ctx context.Context, url, token string) (code int, body string, err err
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text), err
+	return answer.StatusCode, string(text), errors.Join(err, answer.Body.Close())
 }
 
 // Metrics are for those who may read them.

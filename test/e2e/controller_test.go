@@ -223,7 +223,7 @@ func TestLeaderIsKilled(t *testing.T) {
 			kill(pod)
 			s.PatchOnce(`{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
 			s.Eventually(20*time.Second, "another replica repairs it", s.permits(h200))
-			s.Always(3*time.Second, "it is written once", func(ctx context.Context) error {
+			s.Always(3*time.Second, "it is written once", func(context.Context) error {
 				if got := kubeVirt(t, s.Cluster).GetGeneration(); got != before.GetGeneration()+2 {
 					return errorf("%d changes, want 2", got-before.GetGeneration())
 				}
