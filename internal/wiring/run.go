@@ -31,7 +31,7 @@ const (
 	// gather is how long a change waits for others that come with it.
 	gather = 100 * time.Millisecond
 	// stuck is after how long a look that does not end is taken for dead.
-	stuck = 2 * time.Minute
+	stuck = 5 * time.Minute
 	// askAgain is when virt-api is asked again about a gate that it had closed.
 	askAgain = time.Minute
 )

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
 // What a controller would write back is not taken away beside it.
@@ -188,6 +189,30 @@ func TestMetricsAreGuarded(t *testing.T) {
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusNotFound} {
 		if code, body, err := get(t.Context(), "http://"+pod.Status.PodIP+":8081"+path, ""); err != nil || code != want {
 			t.Errorf("%s: answer %d, %v: %s", path, code, err, body)
+		}
+	}
+}
+
+// An API server that is away ends nothing: when it is back, so is the controller.
+func TestControllerOutlivesTheAPIServer(t *testing.T) {
+	s := newStage(t)
+	s.node("worker-1", 8, "vfio-pci", 8)
+	s.installController()
+	s.Eventually(repair, "it is wired", s.permits(h200))
+	s.Stop(cluster.APIServer)
+	time.Sleep(8 * time.Second) // longer than the leader may go without its Lease
+	s.Start(cluster.APIServer)
+	s.PatchOnce(`{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
+	s.Eventually(15*time.Second, "it is repaired", s.permits(h200))
+	pods, err := s.Clientset().CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.RestartCount > 1 {
+				t.Errorf("%s was restarted %d times, want once at most: the leader that lost its Lease", pod.Name, status.RestartCount)
+			}
 		}
 	}
 }
