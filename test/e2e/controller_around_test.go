@@ -101,6 +101,9 @@ func TestControllerAndHyperConverged(t *testing.T) {
 		return nil
 	}
 	s.Eventually(2*repair, "the HyperConverged is wired", wired)
+	if w, err := s.wiring(t.Context()); err != nil || len(w.Status.Reverts) > 0 {
+		t.Errorf("that is no revert: %+v, %v", w.Status.Reverts, err)
+	}
 	got, err := s.Resource(hco).Get(t.Context(), "hco", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
