@@ -37,7 +37,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z0-9-]*:.*## /{printf "  %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z0-9-]*:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/gpuctl
@@ -105,6 +105,10 @@ bench: build ## Run the benchmarks, and time whole commands against others
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/bench -gpuctl bin/gpuctl
 	go run ./test/bench/status -gpuctl bin/gpuctl
+
+.PHONY: bench-idle
+bench-idle: build cluster ## Count what the controller writes where nothing happens
+	go run ./test/bench/idle -gpuctl bin/gpuctl
 
 ##@ Generate
 

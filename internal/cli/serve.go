@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -69,7 +70,7 @@ func runServe(ctx context.Context, s *streams, settings *config.Settings, strang
 		log.Info("variables of the environment that look like settings, and are none", "names", strangers)
 	}
 	version := currentBuild().Version
-	log.Info("started", "version", version, "settings", settings)
+	log.Info("started", "version", version, "settings", fmt.Sprintf("%+v", *settings))
 	err := serve.Run(ctx, settings, serve.Options{
 		Cluster: cluster.Options{Kubeconfig: where.kubeconfig, Context: where.kubeContext, UserAgent: "gpuctl-controller/" + version},
 		Host:    os.Getenv("POD_IP"), Instance: cmp.Or(os.Getenv("POD_NAME"), "gpuctl"), Permits: permits, Log: log,

@@ -32,15 +32,16 @@ func (c *Client) GPUWiring(ctx context.Context) (*v1alpha1.GPUWiring, error) {
 	return &w, nil
 }
 
-// WriteGPUWiring makes the status of the GPUWiring what it should be; it makes the
-// object when there is none, and writes nothing when nothing changes.
-func (c *Client) WriteGPUWiring(ctx context.Context, status *v1alpha1.GPUWiringStatus) error {
+// WriteGPUWiring makes the status of the GPUWiring what it should be, and returns it as
+// it was stored: with times in whole seconds. It makes the object when there is none, and
+// writes nothing when nothing changes.
+func (c *Client) WriteGPUWiring(ctx context.Context, status *v1alpha1.GPUWiringStatus) (*v1alpha1.GPUWiringStatus, error) {
 	have, err := c.GPUWiring(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if have != nil && equality.Semantic.DeepEqual(&have.Status, status) {
-		return nil
+		return status, nil
 	}
 	want := have
 	if want == nil {
@@ -50,20 +51,21 @@ func (c *Client) WriteGPUWiring(ctx context.Context, status *v1alpha1.GPUWiringS
 	want.Status = *status
 	u := &unstructured.Unstructured{}
 	if u.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(want); err != nil {
-		return fmt.Errorf("encode GPUWiring %s: %w", v1alpha1.WiringName, err)
+		return nil, fmt.Errorf("encode GPUWiring %s: %w", v1alpha1.WiringName, err)
 	}
 	if have == nil {
 		made, err := c.dynamic.Resource(gpuWirings).Create(ctx, u, metav1.CreateOptions{FieldManager: c.manager})
 		if err != nil {
-			return fmt.Errorf("make GPUWiring %s: %w", v1alpha1.WiringName, err)
+			return nil, fmt.Errorf("make GPUWiring %s: %w", v1alpha1.WiringName, err)
 		}
 		u.SetResourceVersion(made.GetResourceVersion())
 		u.SetUID(made.GetUID())
 	}
-	if _, err := c.dynamic.Resource(gpuWirings).UpdateStatus(ctx, u, metav1.UpdateOptions{FieldManager: c.manager}); err != nil {
-		return fmt.Errorf("write the status of GPUWiring %s: %w", v1alpha1.WiringName, err)
+	if u, err = c.dynamic.Resource(gpuWirings).UpdateStatus(ctx, u, metav1.UpdateOptions{FieldManager: c.manager}); err != nil {
+		return nil, fmt.Errorf("write the status of GPUWiring %s: %w", v1alpha1.WiringName, err)
 	}
-	return nil
+	var stored v1alpha1.GPUWiring
+	return &stored.Status, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &stored)
 }
 
 // Answers asks the API server whether it is ready to serve.

@@ -76,8 +76,16 @@ func keepIf(m map[string]any, want func(string) bool) {
 // changes often, and says little.
 func alike(before, after *unstructured.Unstructured) bool {
 	for _, path := range [][]string{
-		{"metadata", "labels"}, {"metadata", "annotations"}, {"metadata", "ownerReferences"}, {"metadata", "deletionTimestamp"}, {"metadata", "uid"},
-		{"spec"}, {"status", "phase"}, {"status", "observedKubeVirtVersion"}, {"status", "capacity"}, {"status", "allocatable"},
+		{"metadata", "labels"},
+		{"metadata", "annotations"},
+		{"metadata", "ownerReferences"},
+		{"metadata", "deletionTimestamp"},
+		{"metadata", "uid"},
+		{"spec"},
+		{"status", "phase"},
+		{"status", "observedKubeVirtVersion"},
+		{"status", "capacity"},
+		{"status", "allocatable"},
 	} {
 		a, _ := manifest.Lookup(before.Object, path)
 		b, _ := manifest.Lookup(after.Object, path)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,9 +51,9 @@ const retryKind = time.Second
 // Start watches until ctx ends. On every replica, leading or not: who takes over has
 // all at hand.
 func (w *Watcher) Start(ctx context.Context) error {
-	definitions, err := w.cache.GetInformer(ctx, &metav1.PartialObjectMetadata{TypeMeta: definition()})
+	definitions, err := w.definitions(ctx)
 	if err != nil {
-		return fmt.Errorf("watch CustomResourceDefinitions: %w", err)
+		return err
 	}
 	wake := func() {
 		select {
@@ -79,6 +80,19 @@ func (w *Watcher) Start(ctx context.Context) error {
 		case <-retry:
 		}
 	}
+}
+
+// definitions watches the CRDs, once the API server answers: that it does not is no
+// reason to end.
+func (w *Watcher) definitions(ctx context.Context) (informer cache.Informer, err error) {
+	err = wait.PollUntilContextCancel(ctx, retryKind, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if informer, err = w.cache.GetInformer(ctx, &metav1.PartialObjectMetadata{TypeMeta: definition()}); err != nil {
+			w.log.Error(err, "watch CustomResourceDefinitions")
+		}
+		return err == nil, nil
+	})
+	return informer, err
 }
 
 // NeedLeaderElection tells the manager that replicas watch without leading.

@@ -17,6 +17,10 @@ func Misspelt(have, right string) bool {
 	return a == b || len(b) >= 8 && distance(a, b) <= 2
 }
 
+// Alike reports texts that differ at most in case, blanks and punctuation. KubeVirt and
+// kubelet tell such names apart.
+func Alike(a, b string) bool { return plain(a) == plain(b) }
+
 // plain returns a text in lower case with its letters and digits alone, and slashes.
 func plain(text string) string {
 	return strings.ToLower(strings.Map(func(r rune) rune {

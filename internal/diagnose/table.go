@@ -86,7 +86,7 @@ func nearMiss(n gpu.ResourceName, served map[gpu.ResourceName]int64) (gpu.Resour
 		return "", false
 	}
 	for _, name := range slices.Sorted(maps.Keys(served)) {
-		if plain(string(name)) == plain(string(n)) {
+		if Alike(string(name), string(n)) {
 			return name, true
 		}
 	}

@@ -77,8 +77,7 @@ func (p *planner) asKubeVirtHasIt(w *diagnose.Wiring) error {
 		return nil
 	}
 	t := &Target{Document: *kubevirt}
-	v, _ := manifest.Lookup(kubevirt.Object, manifest.Path{"status", "observedKubeVirtVersion"})
-	w.Version, _ = v.(string)
+	w.Version = p.kubeVirtVersion()
 	s := schemaOf(t)
 	gates, _ := s.strings(kubevirt.Object, s.gates)
 	disabled, _ := s.strings(kubevirt.Object, s.disabled)

@@ -15,21 +15,29 @@ var (
 	someIDs   = []gpu.DeviceID{0x2335, 0x20b1, 0x20f1, 0x24fa, 0x3182, 0x26b9, 0x1eb8}
 	someNames = []string{
 		"nvidia.com/GH100_H200_SXM_141GB", "nvidia.com/GA100_A100_PCIE_40GB", "nvidia.com/3182", "nvidia.com/AD102GL_L40S",
-		"nvidia.com/TU104GL_TESLA_T4", "nvidia.com/TU104GL_Tesla_T4", "nvidia.com/gpu", "nvidia.com/GRID_T4-16Q", "nvidia.com/CUSTOM",
+		"nvidia.com/TU104GL_TESLA_T4", "nvidia.com/TU104GL_Tesla_T4", "nvidia.com/gpu", "nvidia.com/GRID_T4-16Q", "nvidia.com/GRID_T4-8Q", "nvidia.com/CUSTOM",
 		"intel.com/qat", "nvidia-a100", "nvidia.com /X", "nvidia.com/GA102_HIGH_DEFINITION_AUDIO_CONTROLLER", "nvidia.com/2335",
 	}
+	someMdevs     = []string{"GRID T4-16Q", "GRID_T4-16Q", "GRID T4-8Q", "grid t4-8q", "nvidia-231"}
 	someSelectors = []string{"10DE:2335", "10de:20b1", "10DE:20F1", "10de:26b9,10de:1eb8", "8086:*", "", "10DE:1EB8", "10DE:26B9"}
 	someGates     = []string{"GPU", "HostDevices", "hostDevices", "LiveMigration", "gpu "}
 	someNodes     = []string{"a", "b", "c", ""}
 )
 
 func drawEntry(t *rapid.T, key string) any {
-	e := manifest.Object{key: rapid.SampledFrom(someSelectors).Draw(t, "selector"), "resourceName": rapid.SampledFrom(someNames).Draw(t, "name")}
+	selectors := someSelectors
+	if key == "mdevNameSelector" {
+		selectors = someMdevs
+	}
+	e := manifest.Object{key: rapid.SampledFrom(selectors).Draw(t, "selector"), "resourceName": rapid.SampledFrom(someNames).Draw(t, "name")}
 	switch rapid.IntRange(0, 3).Draw(t, "external") {
 	case 0:
 		e["externalResourceProvider"] = true
 	case 1:
 		e["externalResourceProvider"] = false
+	}
+	if rapid.IntRange(0, 9).Draw(t, "off") == 0 {
+		e["disabled"] = true
 	}
 	if rapid.IntRange(0, 9).Draw(t, "stray") == 0 {
 		e["fromTheFuture"] = manifest.Object{"x": []any{"y"}}
@@ -86,18 +94,43 @@ func drawKubeVirt(t *rapid.T) manifest.Object {
 		maybe(t, spec, "configuration", object(func(c manifest.Object) {
 			maybe(t, c, "permittedHostDevices", table)
 			maybe(t, c, "developerConfiguration", dev)
+			maybe(t, c, "mediatedDevicesConfiguration", func() any { return drawMdevConfig(t) })
 		}))
 		if rapid.Bool().Draw(t, "misplaced") {
 			spec["permittedHostDevices"] = table()
 		}
 	}))
+	if rapid.Bool().Draw(t, "version") {
+		obj["status"] = manifest.Object{"observedKubeVirtVersion": rapid.SampledFrom([]string{"v1.8.4", "v1.9.0"}).Draw(t, "kubevirt")}
+	}
 	return obj
+}
+
+func drawMdevConfig(t *rapid.T) any {
+	types := func(label string) any {
+		return drawList(t, label, func() any {
+			return rapid.SampledFrom([]string{"nvidia-231", "GRID_T4-8Q", "nvidia-592"}).Draw(t, "type")
+		})
+	}
+	m := manifest.Object{"mediatedDeviceTypes": types("types")}
+	if rapid.IntRange(0, 4).Draw(t, "switch") == 0 {
+		m["enabled"] = rapid.Bool().Draw(t, "enabled")
+	}
+	if rapid.Bool().Draw(t, "perNode") {
+		m["nodeMediatedDeviceTypes"] = []any{manifest.Object{"nodeSelector": manifest.Object{"a": "b"}, "mediatedDevicesTypes": types("old")}}
+	}
+	return m
 }
 
 func drawHyperConverged(t *rapid.T) manifest.Object {
 	version := rapid.SampledFrom([]string{"v1", "v1beta1"}).Draw(t, "version")
 	entries := drawList(t, "pci", func() any { return drawEntry(t, "pciDeviceSelector") })
-	table := manifest.Object{"permittedHostDevices": manifest.Object{"pciHostDevices": entries}}
+	lists := manifest.Object{"pciHostDevices": entries}
+	maybe(t, lists, "mediatedDevices", func() any {
+		return drawList(t, "mdev", func() any { return drawEntry(t, "mdevNameSelector") })
+	})
+	table := manifest.Object{"permittedHostDevices": lists}
+	maybe(t, table, "mediatedDevicesConfiguration", func() any { return drawMdevConfig(t) })
 	spec := table
 	if version == "v1" {
 		spec = manifest.Object{"virtualization": table}
@@ -124,7 +157,15 @@ func drawHost(t *rapid.T, node string) gpu.Host {
 		case g >= 0:
 			f.Group = gpu.InGroup(g)
 		}
+		if f.VF && rapid.Bool().Draw(t, "vgpu") {
+			f.Driver, f.CurrentVGPU = "nvidia", rapid.SampledFrom([]string{"1148", "1150", "GRID T4-16Q"}).Draw(t, "current")
+		}
+		f.VGPUTypes = []gpu.VGPUType{{ID: 1148, Name: "NVIDIA L40S-2Q"}}
 		h.Functions = append(h.Functions, f)
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "mdevs") {
+		m := rapid.SampledFrom([]gpu.MdevType{{ID: "nvidia-231", Name: "GRID T4-16Q"}, {ID: "nvidia-230", Name: "GRID T4-8Q"}, {ID: "nvidia-9"}, {ID: "i915-GVTg_V5_4"}}).Draw(t, "mdev")
+		h.Mdevs = append(h.Mdevs, gpu.Mdev{UUID: fmt.Sprint(node, i), TypeID: m.ID, TypeName: m.Name, Parent: gpu.Address{Bus: 16}})
 	}
 	return h
 }
@@ -164,6 +205,9 @@ func drawInput(t *rapid.T) Input {
 		in.Permits = append(in.Permits, Permit{
 			ID: gpu.NVIDIA(rapid.SampledFrom(someIDs).Draw(t, "permit")), Name: gpu.ResourceName(rapid.SampledFrom(someNames).Draw(t, "as")),
 		})
+	}
+	if rapid.IntRange(0, 4).Draw(t, "permitted type") == 0 {
+		in.Permits = append(in.Permits, Permit{Mdev: "GRID T4-16Q", Name: gpu.ResourceName(rapid.SampledFrom(someNames).Draw(t, "as"))})
 	}
 	return in
 }

@@ -10,16 +10,16 @@ import (
 
 // missing returns the wants that the table lacks and may be given.
 func (p *planner) missing(wants []want) []want {
-	explicit, certain := map[gpu.ID]bool{}, map[gpu.ID]bool{}
+	explicit, certain := map[string]bool{}, map[string]bool{}
 	for _, w := range wants {
-		explicit[w.id] = explicit[w.id] || w.how == gpu.Explicit && w.mdev == ""
-		certain[w.id] = certain[w.id] || w.how != gpu.Predicted
+		explicit[w.device()] = explicit[w.device()] || w.how == gpu.Explicit
+		certain[w.device()] = certain[w.device()] || w.how != gpu.Predicted
 	}
 	var out []want
 	for _, w := range wants {
 		// The operator has named the pair, or the list holds one name a selector and
 		// another is certain.
-		outdone := w.how == gpu.Predicted && (explicit[w.id] || p.schema.keyed && certain[w.id])
+		outdone := w.how == gpu.Predicted && (explicit[w.device()] || p.schema.keyed && certain[w.device()])
 		switch {
 		case p.has(w):
 			p.present(w)
@@ -34,7 +34,7 @@ func (p *planner) missing(wants []want) []want {
 
 // predicted says of a want that is one that it is a prediction.
 func (p *planner) predicted(w want) {
-	if w.how == gpu.Predicted {
+	if w.how == gpu.Predicted && !w.inTree { // KubeVirt takes the name from the entry
 		p.report("GPU0401", p.object, diagnose.Values{
 			"id": w.selector(), "name": string(w.name), "release": assumed(w.release), "nodes": someOf(w.nodes),
 		})
@@ -55,17 +55,26 @@ func assumed(r gpu.Release) string {
 
 // has reports that the table has the pair.
 func (p *planner) has(w want) bool {
+	return slices.ContainsFunc(p.selecting(w), func(e gpu.Entry) bool { return e.Name == w.name })
+}
+
+// selecting returns the entries that select the same devices.
+func (p *planner) selecting(w want) []gpu.Entry {
 	if w.mdev == "" {
-		return p.table.Has(w.id, w.name)
+		return p.table.Of(w.id)
 	}
-	return slices.ContainsFunc(p.table.Entries, func(e gpu.Entry) bool {
-		return e.List == gpu.ListMdev && e.Selector == w.mdev && e.Name == w.name
-	})
+	var out []gpu.Entry
+	for _, e := range p.table.Entries {
+		if e.List == gpu.ListMdev && spell(e.Selector) == w.device() {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // present reports a wanted pair that is there but switched off.
 func (p *planner) present(w want) {
-	for _, e := range p.table.Of(w.id) {
+	for _, e := range p.selecting(w) {
 		if e.Name == w.name && e.Disabled {
 			p.report("GPU0318", p.object, diagnose.Values{"target": p.object, "selector": e.Selector, "name": string(e.Name)})
 			return
@@ -78,7 +87,7 @@ func (p *planner) present(w want) {
 // reason to add a second provider; a disabled entry is an administrator's word.
 func (p *planner) taken(w want) bool {
 	var names []string
-	for _, e := range p.table.Of(w.id) {
+	for _, e := range p.selecting(w) {
 		if e.Disabled {
 			p.report("GPU0318", p.object, diagnose.Values{"target": p.object, "selector": e.Selector, "name": string(e.Name)})
 			return true
@@ -147,7 +156,7 @@ func (p *planner) lint(adds []want) {
 		if w.mdev != "" {
 			list = gpu.ListMdev
 		}
-		after.Entries = append(after.Entries, gpu.Entry{List: list, Selector: w.selector(), Name: w.name, External: true})
+		after.Entries = append(after.Entries, gpu.Entry{List: list, Selector: w.selector(), Name: w.name, External: !w.inTree})
 	}
 	if p.stopped { // what holds while the table is unset
 		after = p.table

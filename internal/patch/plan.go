@@ -135,6 +135,7 @@ type planner struct {
 	record  record
 	hosts   map[string]*gpu.Host
 	nodes   map[string]*gpu.Node
+	sorted  []string                               // their names, once asked for
 	serving map[gpu.ID]map[string]gpu.ResourceName // what each node serves the id as
 
 	edits    []manifest.Edit
@@ -262,8 +263,8 @@ func (p *planner) add(w want) {
 	if w.mdev != "" {
 		list, key = gpu.ListMdev, "mdevNameSelector"
 	}
-	entry := manifest.Fields{{Key: key, Value: w.selector()}, {Key: "resourceName", Value: string(w.name)}, {Key: "externalResourceProvider", Value: true}}
-	p.record.add(wired{list, w.selector(), w.name})
+	entry := manifest.Fields{{Key: key, Value: w.selector()}, {Key: "resourceName", Value: string(w.name)}, {Key: "externalResourceProvider", Value: !w.inTree}}
+	p.record.add(wired{list, w.selector(), w.name, w.inTree})
 	p.append(p.schema.list(list), entry, w.why())
 }
 

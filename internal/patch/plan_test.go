@@ -183,7 +183,7 @@ func TestPlan(t *testing.T) {
 		"no inventory, names of parts and of containers": {
 			in: Input{Nodes: []gpu.Node{node("a", served{
 				"nvidia.com/GA102_HIGH_DEFINITION_AUDIO_CONTROLLER": 2, "nvidia.com/1aef": 2, "nvidia.com/22a3": 4, "nvidia.com/GH100_H100_NVSWITCH": 4,
-				"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 7, "nvidia.com/gpu.shared": 4, "nvidia.com/GRID_T4-16Q": 1,
+				"nvidia.com/gpu": 8, "nvidia.com/mig-1g.10gb": 7, "nvidia.com/gpu.shared": 4,
 			})}},
 		},
 		"inventory of one node does not stop inference on another": {

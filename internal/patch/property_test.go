@@ -119,6 +119,27 @@ func contains(t *rapid.T, at string, before, after any) {
 	}
 }
 
+// TestPlanLeavesMdevConfiguration checks that KubeVirt's own making of mediated devices
+// is never switched or changed.
+func TestPlanLeavesMdevConfiguration(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := drawInput(t)
+		path := schemaOf(&in.Target).mdevConfig()
+		before, had := manifest.Lookup(in.Target.Object, path)
+		text := jsonText(before)
+		for _, plan := range []func(Input) (Result, error){Plan, Remove} {
+			result, err := plan(in)
+			if err != nil {
+				continue
+			}
+			after, has := manifest.Lookup(result.Object, path)
+			if had != has || jsonText(after) != text {
+				t.Fatalf("%s was %s, is %s", path, text, jsonText(after))
+			}
+		}
+	})
+}
+
 func TestInputOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -156,11 +177,15 @@ func TestAddsOnlyGoodEntries(t *testing.T) {
 				continue
 			}
 			name := gpu.ResourceName(entry["resourceName"].(string))
-			selector := entry[s.pciSelector].(string)
-			if id, err := gpu.ParseID(selector); err != nil || id.Selector() != selector {
+			selector, isPCI := entry[s.pciSelector].(string)
+			if id, err := gpu.ParseID(selector); isPCI && (err != nil || id.Selector() != selector) {
 				t.Errorf("selector %q is not upper-case vendor:device", selector)
 			}
-			if name.Check() != nil || name.IsContainer() || entry["externalResourceProvider"] != true || len(entry) != 3 {
+			if mdev, _ := entry["mdevNameSelector"].(string); !isPCI && gpu.MdevResource(mdev) != name && !slices.Contains(in.Permits, Permit{Mdev: mdev, Name: name}) {
+				t.Errorf("mediated device type %q is not %s", mdev, name)
+			}
+			external, isFlag := entry["externalResourceProvider"].(bool)
+			if name.Check() != nil || name.IsContainer() || !isFlag || !external && !name.IsVGPU() || len(entry) != 3 {
 				t.Errorf("added %v", entry)
 			}
 		}

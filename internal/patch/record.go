@@ -30,6 +30,9 @@ type wired struct {
 	List     gpu.List         `json:"list"`
 	Selector string           `json:"selector"`
 	Name     gpu.ResourceName `json:"resourceName"`
+	// InTree is set for an entry that KubeVirt serves itself. Records of earlier
+	// releases know no such entries.
+	InTree bool `json:"inTree,omitempty"`
 }
 
 var annotations = manifest.Path{"metadata", "annotations"}

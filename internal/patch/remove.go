@@ -2,7 +2,6 @@ package patch
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -50,15 +49,13 @@ func (p *planner) shrinkRecord() {
 func (p *planner) removeEntries() {
 	mine := slices.Clone(p.record.Entries)
 	for _, e := range slices.Backward(p.table.Entries) {
-		j := slices.IndexFunc(mine, func(w wired) bool {
-			return w.List == e.List && strings.EqualFold(w.Selector, e.Selector) && w.Name == e.Name
-		})
-		if j < 0 || !e.External || e.Disabled {
+		j := slices.IndexFunc(mine, func(w wired) bool { return w.is(e) })
+		if j < 0 || e.Disabled {
 			continue
 		}
 		mine = slices.Delete(mine, j, j+1)
 		if users := p.users(e.Name); len(users) > 0 && !p.in.Force {
-			p.kept = append(p.kept, wired{e.List, e.Selector, e.Name})
+			p.kept = append(p.kept, wired{e.List, e.Selector, e.Name, !e.External})
 			p.report("GPU0326", p.object, diagnose.Values{"selector": e.Selector, "name": string(e.Name), "users": someOf(users)})
 			continue
 		}
@@ -90,7 +87,7 @@ func (p *planner) drop(path manifest.Path, index int, e gpu.Entry) {
 	p.edits = append(p.edits, manifest.RemoveItem{Path: path, Index: index})
 	p.changes = append(p.changes, Change{
 		Op: "remove", Path: path.String(), Why: "written by gpuctl",
-		Value: map[string]any{key: e.Selector, "resourceName": string(e.Name), "externalResourceProvider": true},
+		Value: map[string]any{key: e.Selector, "resourceName": string(e.Name), "externalResourceProvider": e.External},
 	})
 }
 

@@ -86,7 +86,7 @@ func (p *planner) prune(wants []want) {
 		if !p.owns(e) || !p.in.Idle.long(e.Name) || wanted(wants, e) || p.used(e.Name) {
 			continue
 		}
-		why := ""
+		var why string
 		switch to := p.movedTo(e); {
 		case to != "":
 			why = fmt.Sprintf("no node serves the name any more, they serve the devices as %s", to)
@@ -136,14 +136,14 @@ func (p *planner) dropLeaving() {
 	}
 }
 
-// is reports that the record speaks of the entry.
+// is reports that the record speaks of the entry, and of its provider.
 func (w wired) is(e gpu.Entry) bool {
-	return w.List == e.List && strings.EqualFold(w.Selector, e.Selector) && w.Name == e.Name
+	return w.List == e.List && strings.EqualFold(w.Selector, e.Selector) && w.Name == e.Name && w.InTree == !e.External
 }
 
 // owns reports an entry that gpuctl wrote and nobody has changed since.
 func (p *planner) owns(e gpu.Entry) bool {
-	return !e.Disabled && e.External && slices.ContainsFunc(p.record.Entries, func(w wired) bool { return w.is(e) })
+	return !e.Disabled && slices.ContainsFunc(p.record.Entries, func(w wired) bool { return w.is(e) })
 }
 
 func wanted(wants []want, e gpu.Entry) bool {

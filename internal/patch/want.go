@@ -22,15 +22,22 @@ type want struct {
 	// weaker are the nodes that want it on weaker grounds: it is predicted there.
 	weaker  []string
 	release gpu.Release // that the prediction assumes
+	inTree  bool        // KubeVirt serves it itself
 }
 
 func (w want) selector() string { return Permit{ID: w.id, Mdev: w.mdev}.Selector() }
+
+// device is what the pair selects, in one spelling.
+func (w want) device() string { return spell(w.selector()) }
 
 // why says where the pair comes from, for the change list.
 func (w want) why() string {
 	on, more := someOf(w.nodes), ""
 	if len(w.weaker) > 0 {
 		more = "; also for " + someOf(w.weaker)
+	}
+	if w.inTree && w.how != gpu.Explicit {
+		return "vGPUs on " + someOf(slices.Concat(w.nodes, w.weaker)) + ", which KubeVirt serves itself"
 	}
 	switch w.how {
 	case gpu.Explicit:
@@ -48,6 +55,7 @@ func (w want) why() string {
 
 // merge adds what another node asks for.
 func (w *want) merge(o want) {
+	w.inTree = w.inTree || o.inTree
 	switch {
 	case o.how < w.how:
 		w.weaker = append(w.weaker, w.nodes...)
@@ -79,7 +87,7 @@ func (p *planner) wants() []want {
 	all := map[pair]*want{}
 	ask := func(w want) {
 		p.note(w)
-		key := pair{w.id, w.mdev, w.name}
+		key := pair{w.id, spell(w.mdev), w.name}
 		if have, ok := all[key]; ok {
 			have.merge(w)
 			return
@@ -96,6 +104,7 @@ func (p *planner) wants() []want {
 	for _, node := range p.places() {
 		p.wantsOf(node, ask)
 	}
+	p.vgpuWants(all, ask)
 	out := make([]want, 0, len(all))
 	for _, w := range all {
 		slices.Sort(w.nodes)
@@ -134,6 +143,9 @@ func unfit(name gpu.ResourceName) string {
 
 // places returns the names of all nodes and hosts, sorted.
 func (p *planner) places() []string {
+	if p.sorted != nil {
+		return p.sorted
+	}
 	all := map[string]bool{}
 	for name := range p.nodes {
 		all[name] = true
@@ -141,7 +153,8 @@ func (p *planner) places() []string {
 	for name := range p.hosts {
 		all[name] = true
 	}
-	return slices.Sorted(maps.Keys(all))
+	p.sorted = slices.Sorted(maps.Keys(all))
+	return p.sorted
 }
 
 // wantsOf asks for what one node needs, and reports what cannot be told.

@@ -56,7 +56,7 @@ func (c *contest) wait(now time.Time) time.Duration {
 	if !c.contested(now) {
 		return 0
 	}
-	return max(0, pause-now.Sub(c.wrote))
+	return min(pause, max(0, pause-now.Sub(c.wrote))) // a clock can be set back
 }
 
 // calm returns when the target will not be contested any more if nothing else happens;

@@ -52,6 +52,7 @@ type Controller struct {
 
 // seen is what is remembered of a target.
 type seen struct {
+	uid      string
 	held     []string
 	managers []writer
 	names    []gpu.ResourceName // that it permits
@@ -116,6 +117,9 @@ func (c *Controller) attempt(ctx context.Context) (out outcome) {
 		return out
 	}
 	out.target = &in.Target
+	if c.known != nil && c.known.uid != in.Target.Meta("uid") { // another object: nobody took anything from it
+		c.known, c.undone = nil, false
+	}
 	// 2. What it lacks. Most looks end here.
 	plan := c.planner(ctx)
 	result, err := plan(in)
@@ -229,7 +233,7 @@ func (c *Controller) settle(t *patch.Target, err error) {
 
 func remember(t *patch.Target) *seen {
 	_, held := patch.Holdings(t)
-	s := &seen{held: held, managers: managersOf(t.Object)}
+	s := &seen{uid: t.Meta("uid"), held: held, managers: managersOf(t.Object)}
 	table, err := patch.TableOf(t, t.Object)
 	if err == nil {
 		for _, e := range table.Entries {

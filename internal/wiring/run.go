@@ -31,7 +31,7 @@ const (
 	// gather is how long a change waits for others that come with it.
 	gather = 100 * time.Millisecond
 	// stuck is after how long a look that does not end is taken for dead.
-	stuck = 2 * time.Minute
+	stuck = 5 * time.Minute
 	// askAgain is when virt-api is asked again about a gate that it had closed.
 	askAgain = time.Minute
 )
@@ -108,8 +108,7 @@ func (c *Controller) follow(ctx context.Context) (again time.Duration, err error
 	for _, f := range findings {
 		c.Log.Info(f.Message, "code", string(f.Code), "object", f.Object)
 	}
-	var refusal *patch.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*patch.Refusal](err); ok {
 		c.closed(&refusal.Findings[0])
 		return askAgain, nil
 	}

@@ -26,17 +26,20 @@ func (c *Controller) recall(ctx context.Context) error {
 		return err
 	}
 	c.recalled = true
-	if have == nil {
-		return nil
-	}
-	c.status = have.Status
-	for _, r := range have.Status.Reverts {
-		c.contest.reverts = append(c.contest.reverts, revert{at: r.Time.Time, manager: r.Manager, lost: r.Lost})
-	}
-	if have.Status.LastWrite != nil {
-		c.contest.wrote = have.Status.LastWrite.Time
+	if have != nil {
+		c.takeOver(&have.Status)
 	}
 	return nil
+}
+
+func (c *Controller) takeOver(s *v1alpha1.GPUWiringStatus) {
+	c.status = *s
+	for _, r := range s.Reverts {
+		c.contest.reverts = append(c.contest.reverts, revert{at: r.Time.Time, manager: r.Manager, lost: r.Lost})
+	}
+	if s.LastWrite != nil {
+		c.contest.wrote = s.LastWrite.Time
+	}
 }
 
 // say tells how it stands: in the GPUWiring, by metrics, and by an Event where that is
@@ -46,11 +49,12 @@ func (c *Controller) say(ctx context.Context, out *outcome) {
 	now := c.describe(out)
 	c.Metrics.show(now, len(c.unserved))
 	if !equality.Semantic.DeepEqual(&before, now) || c.Now().Sub(c.checked) >= c.Resync {
-		if err := c.Client.WriteGPUWiring(ctx, now); err != nil {
+		stored, err := c.Client.WriteGPUWiring(ctx, now)
+		if err != nil {
 			c.Log.Error(err, "say how the wiring stands")
 			return // the next look tries again
 		}
-		c.status, c.checked = *now, c.Now()
+		c.status, c.checked = *stored, c.Now()
 	}
 	if out.target == nil {
 		return

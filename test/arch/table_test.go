@@ -65,7 +65,9 @@ var layers = []layer{
 
 	{pkg: "test/arch", sentence: "this test"},
 	{pkg: "test/bench", sentence: "whole commands timed against others", ours: "internal/gpu test/fakesys"},
-	{pkg: "test/bench/status", sentence: "gpuctl status on a large cluster", ours: "api/v1alpha1 internal/gpu test/cluster"},
+	{pkg: "test/bench/fleet", sentence: "made-up nodes of a large cluster", ours: "api/v1alpha1 internal/gpu"},
+	{pkg: "test/bench/idle", sentence: "what the controller writes where nothing happens", ours: "api/v1alpha1 test/bench/fleet test/cluster"},
+	{pkg: "test/bench/status", sentence: "gpuctl status on a large cluster", ours: "internal/gpu test/bench/fleet test/cluster"},
 	{pkg: "test/cluster", sentence: "control plane for tests"},
 	{pkg: "test/cluster/up", sentence: "such a cluster for people", ours: "test/cluster"},
 	{pkg: "test/demo", sentence: "the story of make demo", ours: "internal/cli internal/discover test/cluster test/fakesys"},

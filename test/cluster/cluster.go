@@ -28,6 +28,7 @@ type Option func(*options)
 type options struct {
 	kind   kind
 	images []*image
+	audit  []string // verbs that are in the audit log
 }
 
 // kind is what a cluster consists of.

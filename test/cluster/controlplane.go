@@ -102,25 +102,26 @@ func (s *stack) etcd() *component {
 
 func (s *stack) apiServer() *component {
 	c := s.credentials
-	return s.component(APIServer, apiReady(s.clientset),
-		"--etcd-servers=http://"+loopback(s.port(Etcd)),
-		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(s.port(APIServer)), "--advertise-address=127.0.0.1",
+	flags := []string{
+		"--etcd-servers=http://" + loopback(s.port(Etcd)),
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.port(APIServer)), "--advertise-address=127.0.0.1",
 		// Endpoints of loopback addresses are not valid.
 		"--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range="+serviceRange,
-		"--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
-		"--client-ca-file="+c.file("ca.crt"),
-		"--service-account-issuer="+issuer,
-		"--service-account-key-file="+c.file("tokens.crt"), "--service-account-signing-key-file="+c.file("tokens.key"),
+		"--service-cluster-ip-range=" + serviceRange,
+		"--tls-cert-file=" + c.file("apiserver.crt"), "--tls-private-key-file=" + c.file("apiserver.key"),
+		"--client-ca-file=" + c.file("ca.crt"),
+		"--service-account-issuer=" + issuer,
+		"--service-account-key-file=" + c.file("tokens.crt"), "--service-account-signing-key-file=" + c.file("tokens.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--kubelet-preferred-address-types=InternalIP", // the names of nodes lead nowhere
 		"--allow-privileged=true",                      // as launcher pods may ask for it
-		"--requestheader-client-ca-file="+c.file("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-client-ca-file=" + c.file("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+c.file("front-proxy.crt"), "--proxy-client-key-file="+c.file("front-proxy.key"),
-		"--egress-selector-config-file="+s.dir.file("egress.json"),
-	)
+		"--proxy-client-cert-file=" + c.file("front-proxy.crt"), "--proxy-client-key-file=" + c.file("front-proxy.key"),
+		"--egress-selector-config-file=" + s.dir.file("egress.json"),
+	}
+	return s.component(APIServer, apiReady(s.clientset), append(flags, s.auditFlags()...)...)
 }
 
 // writeEgressConfig makes the API server connect to the cluster's network

@@ -13,6 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// nodesConfig returns the configuration of the user who plays the heartbeats of
+// all nodes. It is no node, for one may change only itself.
+func (s *stack) nodesConfig() (*rest.Config, error) {
+	return s.credentials.client(s.admin.Host, "heartbeats", "system:masters", nodesGroup)
+}
+
 // serviceAccountConfig returns a configuration with a token of a ServiceAccount.
 func (s *stack) serviceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	seconds := int64(validity / time.Second)

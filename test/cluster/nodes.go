@@ -166,14 +166,14 @@ func (s *stack) patchNode(ctx context.Context, name string, patch map[string]any
 	if err != nil {
 		return fmt.Errorf("encode a patch of node %s: %w", name, err)
 	}
-	_, err = s.clientset.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
+	_, err = s.asNodes.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresources...)
 	return err
 }
 
 // renewLease says that a node lives. The heartbeat may do so at the same time, and
 // whoever is first has said it.
 func (s *stack) renewLease(ctx context.Context, node string) error {
-	leases := s.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	leases := s.asNodes.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	seconds, renewed := int32(4*heartbeat/time.Second), metav1.NowMicro()
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &node, LeaseDurationSeconds: &seconds, RenewTime: &renewed}
 	lease, err := leases.Get(ctx, node, metav1.GetOptions{})

@@ -26,6 +26,7 @@ type stack struct {
 	credentials *credentials
 	admin       *rest.Config
 	clientset   kubernetes.Interface
+	asNodes     kubernetes.Interface // of a user whose requests are not in the audit log
 	dynamic     dynamic.Interface
 	handler     dynamic.Interface // what virt-handler would use
 	egress      *egress
@@ -127,6 +128,13 @@ func (s *stack) prepare() error {
 	if s.clientset, err = kubernetes.NewForConfig(s.admin); err != nil {
 		return err
 	}
+	nodes, err := s.nodesConfig()
+	if err != nil {
+		return err
+	}
+	if s.asNodes, err = kubernetes.NewForConfig(nodes); err != nil {
+		return err
+	}
 	if s.dynamic, err = dynamic.NewForConfig(s.admin); err != nil {
 		return err
 	}
@@ -135,7 +143,9 @@ func (s *stack) prepare() error {
 		return err
 	}
 	s.closers = append(s.closers, s.egress.close)
-	return writeEgressConfig(s.dir.file("egress.json"), socket)
+	return errors.Join(
+		writeEgressConfig(s.dir.file("egress.json"), socket),
+		writeAuditPolicy(s.dir.file("audit-policy.json"), s.options.audit))
 }
 
 // kubeconfig returns the path of the administrator's kubeconfig.

@@ -53,6 +53,7 @@ func TestDemo(t *testing.T) {
 	before := s.kubeVirt()
 	s.lookAround()
 	s.install(vmi)
+	s.takeAway()
 	s.upgrade()
 	s.uninstall(vmi, before)
 	s.title("That was it")
@@ -144,9 +145,9 @@ func (s *stage) lookAround() {
 
 func (s *stage) install(vmi *unstructured.Unstructured) {
 	s.title("3  Install gpuctl")
-	s.say("A Helm release: an agent on each GPU node reports its PCI bus, and a hook Job adds what is missing",
-		"to the KubeVirt CR and nothing else, proves by a dry run that VMs may have host devices, and wakes",
-		"the VM, which KubeVirt would retry after up to 16 minutes.")
+	s.say("A Helm release: an agent on each GPU node reports its PCI bus; a hook Job and a controller add what",
+		"is missing to the KubeVirt CR and nothing else, prove by a dry run that VMs may have host devices, and",
+		"wake the VM, which KubeVirt would retry after up to 16 minutes.")
 	s.cluster("install", "--wait", "--set", "hook.wait=30s")
 	began := time.Now()
 	var pod *corev1.Pod
@@ -183,8 +184,25 @@ func (s *stage) kubectl(args ...string) {
 	}
 }
 
+// takeAway does what a GitOps tool does that applies its own KubeVirt CR.
+func (s *stage) takeAway() {
+	s.title("4  Somebody takes it away")
+	s.say("A chart that replaces the list, kubectl apply of a stock CR, a GitOps tool: the controller puts it back.")
+	s.kubectl("-n", "kubevirt", "patch", "kubevirt", "kubevirt", "--type=merge", "-p", `{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
+	began := time.Now()
+	s.c.Eventually(5*time.Second, "the table is whole again", func(context.Context) error {
+		list, _, _ := unstructured.NestedSlice(s.kubeVirt().Object, "spec", "configuration", "permittedHostDevices", "pciHostDevices")
+		if len(list) != 2 {
+			return fmt.Errorf("it has %d entries", len(list))
+		}
+		return nil
+	})
+	s.say("", fmt.Sprintf("Within %s it was back.", time.Since(began).Round(time.Millisecond)))
+	s.kubectl("get", "gpuwiring", "cluster", "-o", "custom-columns=TARGET:.status.target,LAST REVERT BY:.status.reverts[-1:].manager,LOST:.status.reverts[-1:].lost")
+}
+
 func (s *stage) upgrade() {
-	s.title("4  Upgrade it")
+	s.title("5  Upgrade it")
 	s.say("The hook looks again; there is nothing to change, so it changes nothing.")
 	before := s.kubeVirt().GetResourceVersion()
 	s.cluster("upgrade")
@@ -194,7 +212,7 @@ func (s *stage) upgrade() {
 }
 
 func (s *stage) uninstall(vmi, before *unstructured.Unstructured) {
-	s.title("5  And back")
+	s.title("6  And back")
 	s.say("An entry that a VM uses stays; so the VM is deleted first.")
 	vm := s.c.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: " + vmi.GetName() + ", namespace: " + vmi.GetNamespace() + "}}")
 	if err := s.c.Resource(vm).Delete(context.Background(), vm.GetName(), metav1.DeleteOptions{}); err != nil {

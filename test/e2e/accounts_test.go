@@ -15,10 +15,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
 // account is what a ServiceAccount of the chart can do.
@@ -179,6 +182,59 @@ func (s *stage) waitingHook() account {
 func TestHookAccount(t *testing.T) {
 	s := newStage(t)
 	hook := s.waitingHook()
+	s.attempt(s.deedsOfWiring(hook))
+	s.attempt(map[string]deed{
+		"another Job than its own": {func(ctx context.Context) error {
+			_, err := hook.core.BatchV1().Jobs(s.namespace).Get(ctx, "other", metav1.GetOptions{})
+			return err
+		}, "cannot get"},
+	})
+}
+
+// The controller may do what the hook may, and say how it stands.
+func TestControllerAccount(t *testing.T) {
+	s := newStage(t)
+	s.node("worker-1", 1, "vfio-pci", 1)
+	s.installController()
+	controller := s.account("controller", nil)
+	s.attempt(s.deedsOfWiring(controller))
+	wirings := v1alpha1.GroupVersion.WithResource("gpuwirings")
+	dry := []string{metav1.DryRunAll}
+	lease := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := controller.core.CoordinationV1().Leases(s.namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{DryRun: dry})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		}
+	}
+	s.attempt(map[string]deed{
+		"its Lease":     {lease(v1alpha1.ControllerLease), ""},
+		"another Lease": {lease("gpuctl-agent-worker-1"), v1alpha1.ControllerLease},
+		"another GPUWiring": {func(ctx context.Context) error {
+			u := s.Decode("{apiVersion: gpuctl.dev/v1alpha1, kind: GPUWiring, metadata: {name: mine}}")
+			_, err := controller.objects.Resource(wirings).Create(ctx, u, metav1.CreateOptions{DryRun: dry})
+			return err
+		}, "cluster"},
+		"deleting the GPUWiring": {func(ctx context.Context) error {
+			return controller.objects.Resource(wirings).Delete(ctx, v1alpha1.WiringName, metav1.DeleteOptions{})
+		}, "cannot delete"},
+		"vGPUs that KubeVirt makes": {func(ctx context.Context) error {
+			u := kubeVirt(t, s.Cluster)
+			if err := unstructured.SetNestedStringSlice(u.Object, []string{"nvidia-222"}, "spec", "configuration", "mediatedDevicesConfiguration", "mediatedDeviceTypes"); err != nil {
+				return err
+			}
+			gvr := schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "kubevirts"}
+			_, err := controller.objects.Resource(gvr).Namespace("kubevirt").Update(ctx, u, metav1.UpdateOptions{DryRun: dry})
+			return err
+		}, "permittedHostDevices and featureGates only"},
+	})
+}
+
+// deedsOfWiring are what an account that wires may do, and may not.
+func (s *stage) deedsOfWiring(hook account) map[string]deed {
+	t := s.t
 	ns := s.Namespace()
 	kubevirts := gpuNodes.GroupVersion().WithResource("kubevirts")
 	kubevirts.Group, kubevirts.Version = "kubevirt.io", "v1"
@@ -215,7 +271,7 @@ func TestHookAccount(t *testing.T) {
 		}
 	}
 	entry := map[string]any{"pciHostDevices": []any{map[string]any{"pciVendorSelector": "10DE:2335", "resourceName": h200, "externalResourceProvider": true}}}
-	s.attempt(map[string]deed{
+	return map[string]deed{
 		"the table":                {edit("spec.configuration.permittedHostDevices", entry), ""},
 		"the gates":                {edit("spec.configuration.developerConfiguration.featureGates", []any{"LiveMigration", "HostDevices"}), ""},
 		"its record":               {edit("metadata.annotations", map[string]any{"gpuctl.dev/wired": "{}"}), ""},
@@ -257,11 +313,7 @@ func TestHookAccount(t *testing.T) {
 		"deleting the KubeVirt": {func(ctx context.Context) error {
 			return hook.objects.Resource(kubevirts).Namespace("kubevirt").Delete(ctx, "kubevirt", metav1.DeleteOptions{})
 		}, "cannot delete"},
-		"another Job than its own": {func(ctx context.Context) error {
-			_, err := hook.core.BatchV1().Jobs(s.namespace).Get(ctx, "other", metav1.GetOptions{})
-			return err
-		}, "cannot get"},
-	})
+	}
 }
 
 // Of a HyperConverged the hook writes the table, wherever its version has it.

@@ -148,7 +148,8 @@ func (s *stage) kubectlApply(manifest string, args ...string) {
 
 // A new GPU node is usable within seconds, and what others take away is put back: by a
 // chart that replaces the list, by kubectl with the stock CR, by a server-side apply
-// with force. Who does it again and again is named, and no longer answered at once.
+// with force. Who does it again and again is named (GPU0333), and no longer answered at
+// once.
 func TestContestedWiring(t *testing.T) {
 	s := newStage(t)
 	s.node("worker-1", 8, "vfio-pci", 8)
@@ -185,7 +186,7 @@ func TestContestedWiring(t *testing.T) {
 	})
 
 	s.kubectlApply(kubeVirtOf(fmt.Sprintf(othersIs, true)), "--server-side", "--force-conflicts", "--field-manager=gitops")
-	s.Eventually(repair, "the contest is said", s.says(v1alpha1.ConditionContested, v1alpha1.ReasonReverted, "gitops", h200))
+	s.Eventually(repair, "the contest is said (GPU0333)", s.says(v1alpha1.ConditionContested, v1alpha1.ReasonReverted, "gitops", h200))
 	s.Eventually(repair, "and that it is not written", s.says(v1alpha1.ConditionWired, v1alpha1.ReasonBackedOff))
 	s.showsContest()
 	w, err := s.wiring(t.Context())
@@ -247,7 +248,7 @@ func TestLeaderIsKilled(t *testing.T) {
 			kill(pod)
 			s.PatchOnce(`{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
 			s.Eventually(20*time.Second, "another replica repairs it", s.permits(h200))
-			s.Always(3*time.Second, "it is written once", func(ctx context.Context) error {
+			s.Always(3*time.Second, "it is written once", func(context.Context) error {
 				if got := kubeVirt(t, s.Cluster).GetGeneration(); got != before.GetGeneration()+2 {
 					return errorf("%d changes, want 2", got-before.GetGeneration())
 				}

@@ -155,26 +155,7 @@ func TestHookHoldsTheFirstEntryBack(t *testing.T) {
 func TestHookWithoutKubeVirt(t *testing.T) {
 	s := newStage(t)
 	s.node("worker-1", 8, "vfio-pci", 8)
-	kv := kubeVirt(t, s.Cluster)
-	restore := func() {
-		kv.SetResourceVersion("")
-		s.Eventually(soon, "KubeVirt is back", func(ctx context.Context) error {
-			back, err := s.Resource(kv).Create(ctx, kv.DeepCopy(), metav1.CreateOptions{})
-			if err != nil {
-				return err
-			}
-			back.Object["status"] = kv.Object["status"]
-			_, err = s.Resource(kv).UpdateStatus(ctx, back, metav1.UpdateOptions{})
-			return err
-		})
-	}
-	gone := kv.DeepCopy()
-	gone.SetFinalizers(nil)
-	if _, err := s.Resource(kv).Update(t.Context(), gone, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	deleteAnyway(t, s.Cluster, kv)
-	t.Cleanup(restore)
+	s.withoutKubeVirt()
 	s.install("--set", "hook.wait=4s")
 	if _, message := s.hook("wire"); !strings.Contains(message, "GPU0101") {
 		t.Errorf("the hook says\n%s", message)
@@ -185,6 +166,33 @@ func TestHookWithoutKubeVirt(t *testing.T) {
 	if _, message := s.hook("unwire"); !strings.Contains(message, "KubeVirt is gone") {
 		t.Errorf("the hook says\n%s", message)
 	}
+}
+
+// withoutKubeVirt deletes the KubeVirt CR. It comes back when the test ends, or calls
+// the returned function.
+func (s *stage) withoutKubeVirt() (restore func()) {
+	t := s.t
+	kv := kubeVirt(t, s.Cluster)
+	restore = sync.OnceFunc(func() {
+		kv.SetResourceVersion("")
+		s.Eventually(soon, "KubeVirt is back", func(ctx context.Context) error {
+			back, err := s.Resource(kv).Create(ctx, kv.DeepCopy(), metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			back.Object["status"] = kv.Object["status"]
+			_, err = s.Resource(kv).UpdateStatus(ctx, back, metav1.UpdateOptions{})
+			return err
+		})
+	})
+	gone := kv.DeepCopy()
+	gone.SetFinalizers(nil)
+	if _, err := s.Resource(kv).Update(t.Context(), gone, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deleteAnyway(t, s.Cluster, kv)
+	t.Cleanup(restore)
+	return restore
 }
 
 // Two releases wire at the same time; both succeed, and nothing is there twice.

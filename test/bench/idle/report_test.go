@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpuctl/gpuctl/test/cluster"
+)
+
+func TestReport(t *testing.T) {
+	renewal := cluster.Request{User: "one", Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "gpu-system", Name: "l", Code: 200}
+	get := cluster.Request{User: "two", Verb: "get", Resource: "nodes", Name: "n", Code: 404}
+	dry := cluster.Request{User: "one", Verb: "create", Resource: "pods", Namespace: "a", Name: "p", Code: 201, DryRun: true}
+	refused := cluster.Request{User: "one", Verb: "patch", Group: "gpuctl.dev", Resource: "gpuwirings", Subresource: "status", Name: "cluster", Code: 403}
+	for name, tc := range map[string]struct {
+		requests  []cluster.Request
+		want      string
+		wantWrong string
+	}{
+		"nothing happens": {
+			want: "\nwrites to Leases\nnone\n\nother writes\nnone\n\ndry runs\nnone\n\nreads\nnone\n",
+		},
+		"a Lease is renewed, and something is read and tried": {
+			requests: []cluster.Request{renewal, get, dry, renewal, renewal},
+			want: `
+writes to Leases
+  all  a minute
+    3       1.5  one  update leases.coordination.k8s.io gpu-system/l
+
+other writes
+none
+
+dry runs
+  all  a minute
+    1       0.5  one  create pods a/p
+
+reads
+  all  a minute
+    1       0.5  two  get nodes (404)
+`,
+		},
+		"a write that is refused is one": {
+			requests: []cluster.Request{refused},
+			want: `
+writes to Leases
+none
+
+other writes
+  all  a minute
+    1       0.5  one  patch gpuwirings.gpuctl.dev/status cluster (403)
+
+dry runs
+none
+
+reads
+none
+`,
+			wantWrong: "1 writes but those of Leases, want none",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := report{lasted: 2 * time.Minute, requests: tc.requests, processes: []process{{"one", usage{resident: 2048, peak: 4096, cpu: time.Second}}}}
+			var out bytes.Buffer
+			err := r.print(&out)
+			if got := fmt.Sprint(err); err != nil && got != tc.wantWrong || err == nil && tc.wantWrong != "" {
+				t.Errorf("got error %v, want %q", err, tc.wantWrong)
+			}
+			want := tc.want + "\nprocesses\n  RSS MiB  peak MiB  CPU s\n        2         4   1.00  one\n"
+			if diff := cmp.Diff(want, out.String()); diff != "" {
+				t.Errorf("report differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseUsage(t *testing.T) {
+	status := []byte("Name:\tgpuctl\nVmHWM:\t   40960 kB\nVmRSS:\t   20480 kB\nThreads:\t9\n")
+	for name, tc := range map[string]struct {
+		stat    string
+		want    usage
+		wantErr bool
+	}{
+		"a plain name":         {stat: "7 (gpuctl) S 1 7 7 0 -1 4194560 9 0 0 0 150 25 0 0 20 0 9", want: usage{20480, 40960, 1750 * time.Millisecond}},
+		"a name with brackets": {stat: "7 (a) b) S 1 7 7 0 -1 4194560 9 0 0 0 150 25 0 0 20 0 9", want: usage{20480, 40960, 1750 * time.Millisecond}},
+		"a file cut short":     {stat: "7 (gpuctl) S 1 7", wantErr: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseUsage([]byte(tc.stat), status)
+			if (err != nil) != tc.wantErr {
+				t.Fatalf("got error %v, want one: %t", err, tc.wantErr)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(usage{})); diff != "" && !tc.wantErr {
+				t.Errorf("usage differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
