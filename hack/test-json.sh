@@ -1,11 +1,28 @@
 #!/usr/bin/env bash
 # Runs all tests and prints one stream of test events. The packages that start a
-# cluster come last and one after the other, even when others have failed: they
-# measure how soon things happen.
+# cluster come last, even when others have failed: they measure how soon things
+# happen. They wait more than they compute, so two of them run at a time, each on a
+# cluster of its own.
 set -euo pipefail
+
+# The tests of test/e2e that install the controller.
+controller='^Test(Contested|Controller|Leader|Follows|Remove.*Controller|UninstallStops|KubeVirtComes|Metrics|Cases)'
 
 status=0
 mapfile -t packages < <(go list ./... | grep -Ev '/test/(cluster|e2e|demo)(/|$)')
 go test -json "${packages[@]}" || status=1
-go test -json -p 1 -timeout 20m ./test/cluster/... ./test/e2e/... ./test/demo/... || status=1
+
+beside=$(mktemp -t gpuctl-test-beside.XXXXXX)
+trap 'rm -f "$beside"' EXIT
+{
+	go test -json -p 1 -timeout 20m ./test/cluster/... ./test/demo/... || touch "$beside.failed"
+	go test -json -timeout 20m -run "$controller" ./test/e2e || touch "$beside.failed"
+} >"$beside" &
+go test -json -timeout 20m -skip "$controller" ./test/e2e/... || status=1
+wait
+cat "$beside"
+if [ -e "$beside.failed" ]; then
+	rm -f "$beside.failed"
+	status=1
+fi
 exit "$status"

@@ -111,7 +111,7 @@ func TestReleaseIsKept(t *testing.T) {
 	values, err := action.NewGetValues(helm).Run(s.release)
 	want := map[string]any{
 		"gpu": map[string]any{"enabled": true}, "hook": map[string]any{"enabled": false},
-		"agent": map[string]any{"enabled": false}, "image": map[string]any{"tag": "1"},
+		"agent": map[string]any{"enabled": false}, "controller": map[string]any{"enabled": false}, "image": map[string]any{"tag": "1"},
 	}
 	if diff := cmp.Diff(want, values); err != nil || diff != "" {
 		t.Errorf("helm get values: %v\n%s", err, diff)
