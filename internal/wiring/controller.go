@@ -52,6 +52,7 @@ type Controller struct {
 
 // seen is what is remembered of a target.
 type seen struct {
+	uid      string
 	held     []string
 	managers []writer
 	names    []gpu.ResourceName // that it permits
@@ -219,7 +220,7 @@ func (c *Controller) settle(t *patch.Target, err error) {
 		return
 	}
 	c.undone = false
-	before := c.known
+	before := c.seenOf(t)
 	c.known = remember(t)
 	// Somebody else may have permitted what instances wait for.
 	if before == nil || slices.ContainsFunc(c.known.names, func(n gpu.ResourceName) bool { return !slices.Contains(before.names, n) }) {
@@ -227,9 +228,19 @@ func (c *Controller) settle(t *patch.Target, err error) {
 	}
 }
 
+// seenOf returns what is known of a target; nil of one that is not the one that was seen
+// last. A KubeVirt that was installed anew, and a HyperConverged that has come, never had
+// what the one before them had.
+func (c *Controller) seenOf(t *patch.Target) *seen {
+	if c.known == nil || c.known.uid != t.Meta("uid") {
+		return nil
+	}
+	return c.known
+}
+
 func remember(t *patch.Target) *seen {
 	_, held := patch.Holdings(t)
-	s := &seen{held: held, managers: managersOf(t.Object)}
+	s := &seen{uid: t.Meta("uid"), held: held, managers: managersOf(t.Object)}
 	table, err := patch.TableOf(t, t.Object)
 	if err == nil {
 		for _, e := range table.Entries {
@@ -243,8 +254,8 @@ func remember(t *patch.Target) *seen {
 func (c *Controller) blame(t *patch.Target, r patch.Result) (lost []string) {
 	all, _ := patch.Holdings(t)
 	var managers []writer
-	if c.known != nil {
-		all, managers = append(all, c.known.held...), c.known.managers
+	if known := c.seenOf(t); known != nil {
+		all, managers = append(all, known.held...), known.managers
 	}
 	for _, change := range r.Changes {
 		if change.Op == "add" && slices.Contains(all, change.String()) {
