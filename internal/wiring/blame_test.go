@@ -70,3 +70,24 @@ func TestBlame(t *testing.T) {
 		})
 	}
 }
+
+// Another object that permits the same is followed all the same: virt-api may not have
+// its gate yet, and instances that wait were refused by the one before it.
+func TestAnotherObjectIsFollowed(t *testing.T) {
+	settled := func(uid string) *patch.Target {
+		return &patch.Target{Document: manifest.Live("test", manifest.Object{
+			"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": map[string]any{"name": "kubevirt", "uid": uid},
+		})}
+	}
+	c := New(Options{Now: time.Now})
+	for i, tc := range []struct {
+		uid  string
+		want bool
+	}{{"first", true}, {"first", false}, {"second", true}} {
+		c.after.target = nil
+		c.settle(settled(tc.uid), nil)
+		if got := c.after.of() != nil; got != tc.want {
+			t.Errorf("look %d, at %s: followed %t, want %t", i, tc.uid, got, tc.want)
+		}
+	}
+}

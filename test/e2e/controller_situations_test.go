@@ -155,6 +155,10 @@ func situations() map[string]situation {
 			hco: true, spec: "{}", nodes: oneH200, first: []string{h200Entry},
 			then: []event{{what: "kubectl edit", do: edits(func(e map[string]any) { e["disabled"] = true }), want: []string{h200Entry + " disabled"}}},
 		},
+		"a plugin's upgrade renames what is ours in HyperConverged": {
+			hco: true, spec: "{}", nodes: nodes(gpuNode("a", drifted, 1)), hosts: []gpu.Host{cards("a", 0x2330)}, first: []string{h100Old},
+			then: []event{{what: "the upgrade", do: upgraded, want: []string{h100New}, writes: 1}},
+		},
 		"HyperConverged's operator rewrites the KubeVirt CR": {
 			hco: true, spec: "{}", nodes: oneH200, first: []string{h200Entry},
 			then: []event{{what: "its reconciler", do: operates, want: []string{h200Entry}}},
@@ -207,14 +211,14 @@ func (r *replay) meet(tc *situation) {
 	}
 	r.Eventually(repair, "it begins", r.has(tc.reason, tc.first))
 	for _, e := range tc.then {
-		wrote := r.writes()
+		wrote := r.metric(writes)
 		e.do(r)
 		r.Eventually(repair, "it follows "+e.what, r.has(e.reason, e.want))
 		if e.revert {
-			*r.reverts++
+			r.reverts++
 		}
 		r.rests(r.now())
-		if got := r.writes() - wrote; got > e.writes || got == 0 && e.writes > 0 {
+		if got := r.metric(writes) - wrote; got > e.writes || got == 0 && e.writes > 0 {
 			r.t.Errorf("the controller writes %d times after %s, want %d", got, e.what, e.writes)
 		}
 	}
@@ -278,24 +282,10 @@ func entryText(e map[string]any) string {
 	return text
 }
 
-// writes returns how often the controller has written.
-func (r *replay) writes() (n int) {
-	r.t.Helper()
-	pod, _ := r.leader()
-	_, body, err := get(r.t.Context(), "https://"+pod.Status.PodIP+":8443/metrics", r.token)
-	if _, after, ok := strings.Cut(body, "\ngpuctl_wiring_writes_total "); ok && err == nil {
-		_, err = fmt.Sscan(after, &n)
-	}
-	if err != nil {
-		r.t.Fatalf("%v: %s", err, body)
-	}
-	return n
-}
-
 // merges returns an event that merges a patch into the target.
-func merges(patch string) func(*replay) {
+func merges(text string) func(*replay) {
 	return func(r *replay) {
-		_, err := r.Resource(r.target).Patch(r.t.Context(), r.target.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "case"})
+		_, err := r.Resource(r.target).Patch(r.t.Context(), r.target.GetName(), types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "case"})
 		if err != nil {
 			r.t.Fatal(err)
 		}
