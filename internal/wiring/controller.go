@@ -89,16 +89,20 @@ func (c *Controller) wire(ctx context.Context) (again time.Duration, err error) 
 	if out.wired != nil && !errors.As(out.wired, &refusal) && !errors.Is(out.wired, patch.ErrNoTarget) {
 		return 0, out.wired // by itself it may be over soon
 	}
-	return c.next(), nil
+	return c.next(out.wired), nil
 }
 
-// next returns when something is due that no change of an object announces.
-func (c *Controller) next() time.Duration {
+// next returns when something is due that no change of an object announces. wired is why
+// the target is not right; nil when it is.
+func (c *Controller) next(wired error) time.Duration {
 	now, next := c.Now(), c.Resync
 	sooner := func(d time.Duration) {
 		if d > 0 {
 			next = min(next, d)
 		}
+	}
+	if heldBack(wired) {
+		sooner(askAgain) // VMs are not watched, and somebody may be taking them away
 	}
 	sooner(c.contest.wait(now))
 	sooner(c.contest.calm(now))

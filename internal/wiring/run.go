@@ -32,7 +32,8 @@ const (
 	gather = 100 * time.Millisecond
 	// stuck is after how long a look that does not end is taken for dead.
 	stuck = 2 * time.Minute
-	// askAgain is when virt-api is asked again about a gate that it had closed.
+	// askAgain is when virt-api is asked again about a gate that it had closed, and when
+	// VMs that hold the first entry back are looked at again.
 	askAgain = time.Minute
 )
 
