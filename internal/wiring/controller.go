@@ -89,16 +89,20 @@ func (c *Controller) wire(ctx context.Context) (again time.Duration, err error) 
 	if out.wired != nil && !errors.As(out.wired, &refusal) && !errors.Is(out.wired, patch.ErrNoTarget) {
 		return 0, out.wired // by itself it may be over soon
 	}
-	return c.next(), nil
+	return c.next(out.wired), nil
 }
 
-// next returns when something is due that no change of an object announces.
-func (c *Controller) next() time.Duration {
+// next returns when something is due that no change of an object announces. wired is why
+// the target is not right; nil when it is.
+func (c *Controller) next(wired error) time.Duration {
 	now, next := c.Now(), c.Resync
 	sooner := func(d time.Duration) {
 		if d > 0 {
 			next = min(next, d)
 		}
+	}
+	if heldBack(wired) {
+		sooner(askAgain) // VMs are not watched, and somebody may be taking them away
 	}
 	sooner(c.contest.wait(now))
 	sooner(c.contest.calm(now))
@@ -117,9 +121,6 @@ func (c *Controller) attempt(ctx context.Context) (out outcome) {
 		return out
 	}
 	out.target = &in.Target
-	if c.known != nil && c.known.uid != in.Target.Meta("uid") { // another object: nobody took anything from it
-		c.known, c.undone = nil, false
-	}
 	// 2. What it lacks. Most looks end here.
 	plan := c.planner(ctx)
 	result, err := plan(in)
@@ -223,12 +224,22 @@ func (c *Controller) settle(t *patch.Target, err error) {
 		return
 	}
 	c.undone = false
-	before := c.known
+	before := c.seenOf(t)
 	c.known = remember(t)
 	// Somebody else may have permitted what instances wait for.
 	if before == nil || slices.ContainsFunc(c.known.names, func(n gpu.ResourceName) bool { return !slices.Contains(before.names, n) }) {
 		c.after.due(t)
 	}
+}
+
+// seenOf returns what is known of a target; nil of one that is not the one that was seen
+// last. A KubeVirt that was installed anew, and a HyperConverged that has come, never had
+// what the one before them had.
+func (c *Controller) seenOf(t *patch.Target) *seen {
+	if c.known == nil || c.known.uid != t.Meta("uid") {
+		return nil
+	}
+	return c.known
 }
 
 func remember(t *patch.Target) *seen {
@@ -247,8 +258,8 @@ func remember(t *patch.Target) *seen {
 func (c *Controller) blame(t *patch.Target, r patch.Result) (lost []string) {
 	all, _ := patch.Holdings(t)
 	var managers []writer
-	if c.known != nil {
-		all, managers = append(all, c.known.held...), c.known.managers
+	if known := c.seenOf(t); known != nil {
+		all, managers = append(all, known.held...), known.managers
 	}
 	for _, change := range r.Changes {
 		if change.Op == "add" && slices.Contains(all, change.String()) {

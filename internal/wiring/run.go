@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,7 +33,8 @@ const (
 	gather = 100 * time.Millisecond
 	// stuck is after how long a look that does not end is taken for dead.
 	stuck = 5 * time.Minute
-	// askAgain is when virt-api is asked again about a gate that it had closed.
+	// askAgain is when virt-api is asked again about a gate that it had closed, and when
+	// VMs that hold the first entry back are looked at again.
 	askAgain = time.Minute
 )
 
@@ -57,7 +59,11 @@ func (f *follower) due(t *patch.Target) {
 func (f *follower) of() *patch.Target {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.target
+	if f.target == nil {
+		return nil
+	}
+	copied := *f.target
+	return &copied
 }
 
 // Changed says that something may have changed that the wiring follows from. While
@@ -103,6 +109,10 @@ func (c *Controller) follow(ctx context.Context) (again time.Duration, err error
 	target := c.after.of()
 	if target == nil {
 		return 0, nil
+	}
+	// It may have changed since, or be gone: then what was written is no matter.
+	if target.Object, err = c.Client.Get(ctx, &target.Document); err != nil {
+		return 0, client.IgnoreNotFound(err)
 	}
 	findings, err := Follow(ctx, c.Client, target, target.Object, true)
 	for _, f := range findings {

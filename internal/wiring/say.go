@@ -101,13 +101,20 @@ func (c *Controller) wired(out *outcome) metav1.Condition {
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonBackedOff, "it is written again within a minute; see "+v1alpha1.ConditionContested)
 	case errors.Is(err, patch.ErrNoTarget):
 		return v1alpha1.Wired(metav1.ConditionUnknown, v1alpha1.ReasonNoKubeVirt, err.Error())
-	case errors.As(err, &refusal) && refusal.Only("GPU0319"):
-		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonHeldBack, textsOf(refusal))
 	case errors.As(err, &refusal):
+		if heldBack(err) {
+			return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonHeldBack, textsOf(refusal))
+		}
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonRefused, textsOf(refusal))
 	default:
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonFailed, cut(err.Error(), 1024))
 	}
+}
+
+// heldBack reports that nothing but what VMs use stands in the way of a first entry.
+func heldBack(err error) bool {
+	refusal, ok := errors.AsType[*patch.Refusal](err)
+	return ok && refusal.Only("GPU0319")
 }
 
 // contestFinding says who reverts what.
