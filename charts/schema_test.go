@@ -30,6 +30,9 @@ func TestSchemaRefuses(t *testing.T) {
 		"hold without unit":                 {`agent: {hold: "120"}`, "agent.hold"},
 		"misspelt toleration":               {"hook: {tolerations: [{operater: Exists}]}", "operater"},
 		"effect":                            {"agent: {tolerations: [{effect: Never}]}", "agent.tolerations.0.effect"},
+		"resync below a second":             {"controller: {resync: 400ms}", "controller.resync"},
+		"lease in parts of a second":        {"controller: {leaderElection: {leaseDuration: 15.5s}}", "controller.leaderElection.leaseDuration"},
+		"no lease at all":                   {"controller: {leaderElection: {leaseDuration: 0s}}", "controller.leaderElection.leaseDuration"},
 		"misspelt rollout":                  {"agent: {updateStrategy: {rollingUpdate: {maxUnavailible: 1}}}", "maxUnavailible"},
 		"rollout":                           {"agent: {updateStrategy: {rollingUpdate: {maxUnavailable: 101%}}}", "rollingUpdate.maxUnavailable"},
 		"quantity":                          {"agent: {resources: {limits: {memory: 1 GB}}}", "agent.resources.limits.memory"},
@@ -83,7 +86,7 @@ func TestSchemaRefuses(t *testing.T) {
 func TestSchemaAllows(t *testing.T) {
 	for _, values := range []string{
 		everything, "hook: {wait: 4m0s}", "hook: {wait: 240s}", "hook: {wait: 3m59s}", "hook: {wait: 90s, firstNode: 5s}", "image: {digest: ''}", "global: {any: thing}", "enabled: true",
-		"agent: {interval: 0.5s, hold: 0s}", "agent: {interval: 1m0s}", "agent: {updateStrategy: {type: OnDelete}}", "agent: {updateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 100%}}}",
+		"agent: {interval: 0.5s, hold: 0s}", "controller: {resync: 1m0s, leaderElection: {leaseDuration: 1h10m20s, renewDeadline: 1.5s}}", "agent: {interval: 1m0s}", "agent: {updateStrategy: {type: OnDelete}}", "agent: {updateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 100%}}}",
 		"hook: {resources: {limits: {cpu: 1, memory: 1.5Gi}, requests: {cpu: 0.5, memory: 1e6}}}", "image: {repository: 'registry.example:5000/a/b'}",
 		"controller: {enabled: false}", "controller: {replicas: 1, priorityClassName: ''}", "controller: {staleAfter: 168h, resync: 1m30s}", "controller: {metrics: {enabled: false}}",
 		"controller: {podDisruptionBudget: {maxUnavailable: 100%}}", "controller: {topologySpreadConstraints: []}",

@@ -69,8 +69,9 @@ const writePatience = 15 * time.Second
 // outcome is how one look ended.
 type outcome struct {
 	target *patch.Target
-	wired  error // nil: the target is as it should be
-	backed bool  // it will be written later, being contested
+	wired  error              // nil: the target is as it should be
+	backed bool               // it will be written later, being contested
+	odd    []diagnose.Finding // about the target: left as it is
 }
 
 // wire looks once, and writes if need be. It returns when to look again.
@@ -124,6 +125,7 @@ func (c *Controller) attempt(ctx context.Context) (out outcome) {
 	// 2. What it lacks. Most looks end here.
 	plan := c.planner(ctx)
 	result, err := plan(in)
+	out.odd = oddities(&in.Target, result)
 	if err != nil || len(result.Edits) == 0 {
 		c.settle(&in.Target, err)
 		out.wired = err
@@ -147,6 +149,13 @@ func (c *Controller) attempt(ctx context.Context) (out outcome) {
 	// 5. The write.
 	out.wired = c.write(ctx, &in, plan, lost)
 	return out
+}
+
+// oddities are the findings about the target itself that somebody should look at.
+func oddities(t *patch.Target, r patch.Result) []diagnose.Finding {
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f diagnose.Finding) bool {
+		return f.Object != t.Ref() || f.Severity != diagnose.Error && f.Severity != diagnose.Warning
+	})
 }
 
 // look collects what the plan depends on.

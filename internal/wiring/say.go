@@ -3,6 +3,7 @@ package wiring
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func (c *Controller) wired(out *outcome) metav1.Condition {
 	case err == nil && gate != nil:
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonRefused, text(*gate))
 	case err == nil:
-		return v1alpha1.Wired(metav1.ConditionTrue, v1alpha1.ReasonWired, "")
+		return v1alpha1.Wired(metav1.ConditionTrue, v1alpha1.ReasonWired, leftAlone(out.odd))
 	case out.backed:
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonBackedOff, "it is written again within a minute; see "+v1alpha1.ConditionContested)
 	case errors.Is(err, patch.ErrNoTarget):
@@ -109,6 +110,20 @@ func (c *Controller) wired(out *outcome) metav1.Condition {
 	default:
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonFailed, cut(err.Error(), 1024))
 	}
+}
+
+// leftAlone names what is odd about a target that needs nothing. Codes alone: what the
+// findings say may change with every node.
+func leftAlone(odd []diagnose.Finding) string {
+	var codes []string
+	for _, f := range odd {
+		codes = append(codes, string(f.Code))
+	}
+	if len(codes) == 0 {
+		return ""
+	}
+	slices.Sort(codes)
+	return "left as it is, see gpuctl diagnose: " + strings.Join(slices.Compact(codes), ", ")
 }
 
 // heldBack reports that nothing but what VMs use stands in the way of a first entry.

@@ -43,7 +43,11 @@ func TestHowItStands(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"well":                  {status: metav1.ConditionTrue, reason: v1alpha1.ReasonWired},
+		"well": {status: metav1.ConditionTrue, reason: v1alpha1.ReasonWired},
+		"well, but for an entry": {
+			out:    outcome{odd: []diagnose.Finding{gate, diagnose.New("GPU0318", "HyperConverged n/k", diagnose.Values{"target": "t", "selector": "s", "name": "n"}), gate}},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonWired, words: []string{"see gpuctl diagnose: GPU0318, GPU0323"},
+		},
 		"the gate is not live":  {gate: &gate, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRefused, words: []string{"GPU0323"}},
 		"the first entry":       {out: outcome{wired: heldBack}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonHeldBack, words: []string{"GPU0319", "VirtualMachine a/b"}},
 		"another refusal":       {out: outcome{wired: keyed}, gate: &gate, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRefused, words: []string{"GPU0329"}},
