@@ -13,12 +13,14 @@ const (
 
 // Reasons of ConditionWired.
 const (
-	ReasonWired      = "Wired"      // True
-	ReasonHeldBack   = "HeldBack"   // the first entry would break VMs
-	ReasonRefused    = "Refused"    // the plan must not be carried out, or does not do what it should
-	ReasonNoKubeVirt = "NoKubeVirt" // there is none, or it is not deployed yet
-	ReasonFailed     = "Failed"     // the API server or a webhook fails; it is tried again
-	ReasonBackedOff  = "BackedOff"  // contested: it is written again within a minute
+	ReasonWired       = "Wired"       // True
+	ReasonHeldBack    = "HeldBack"    // the first entry would break VMs
+	ReasonIncomplete  = "Incomplete"  // nodes serve a name that nothing tells the device of
+	ReasonNotPassedOn = "NotPassedOn" // HyperConverged has not copied the table onto the KubeVirt CR
+	ReasonRefused     = "Refused"     // the plan must not be carried out, or does not do what it should
+	ReasonNoKubeVirt  = "NoKubeVirt"  // there is none, or it is not deployed yet
+	ReasonFailed      = "Failed"      // the API server or a webhook fails; it is tried again
+	ReasonBackedOff   = "BackedOff"   // contested: it is written again within a minute
 )
 
 // Reasons of ConditionContested.

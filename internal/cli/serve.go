@@ -60,6 +60,9 @@ func runServe(ctx context.Context, s *streams, settings *config.Settings, strang
 	var permits []patch.Permit
 	for _, text := range settings.Wiring.Permit {
 		p, err := patch.ParsePermit(text)
+		if err == nil {
+			err = p.Check()
+		}
 		if err != nil {
 			return usagef("wiring.permit: %w", err)
 		}

@@ -73,11 +73,11 @@ func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Docu
 		return nil, nil, err
 	}
 	docs = append(docs, c.legacy(ctx, docs)...)
-	more, note := c.Plugins(ctx)
+	more, note, err := c.Plugins(ctx)
 	if note != "" {
 		notes = append(notes, note)
 	}
-	return append(docs, more...), notes, nil
+	return append(docs, more...), notes, err
 }
 
 // Workloads reads what may ask for devices. Notes name what could not be read; the
@@ -128,27 +128,32 @@ func (c *Client) legacy(ctx context.Context, docs []manifest.Document) []manifes
 }
 
 // Plugins reads the pods of the KubeVirt device plugin's DaemonSets, whose image
-// tells the release on each node. Without the right to do so names are predicted
-// for the newest release.
-func (c *Client) Plugins(ctx context.Context) ([]manifest.Document, string) {
+// tells the release on each node. Without the right to do so, which the note says, names
+// are predicted for the newest release.
+func (c *Client) Plugins(ctx context.Context) (pods []manifest.Document, note string, err error) {
+	unseen := func(what string, err error) ([]manifest.Document, string, error) {
+		if !apierrors.IsForbidden(err) {
+			return nil, "", c.Explain(fmt.Errorf("list %s: %w", what, err))
+		}
+		return nil, fmt.Sprintf("cannot list %s, so the device plugin's release is not known: %v", what, err), nil
+	}
 	sets, err := c.list(ctx, schema.GroupKind{Group: "apps", Kind: "DaemonSet"})
 	if err != nil {
-		return nil, fmt.Sprintf("cannot list DaemonSets, so the device plugin's release is not known: %v", err)
+		return unseen("DaemonSets", err)
 	}
-	var out []manifest.Document
 	for i := range sets {
 		template, _ := manifest.Lookup(sets[i].Object, manifest.Path{"spec", "template"})
 		pod, _ := template.(map[string]any)
 		if _, ok := pluginRelease(pod); !ok {
 			continue
 		}
-		pods, err := c.podsOf(ctx, &sets[i])
+		found, err := c.podsOf(ctx, &sets[i])
 		if err != nil {
-			return nil, fmt.Sprintf("cannot list the device plugin's pods, so its release is not known: %v", err)
+			return unseen("the device plugin's pods", err)
 		}
-		out = append(out, pods...)
+		pods = append(pods, found...)
 	}
-	return out, ""
+	return pods, "", nil
 }
 
 // podsOf lists the pods that a DaemonSet controls. Its labels alone prove nothing:

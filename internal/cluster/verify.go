@@ -33,7 +33,8 @@ func (c *Client) VerifyGate(parent context.Context, namespace, device string, pa
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := c.kubevirt.KubevirtV1().VirtualMachineInstances(namespace).Create(ctx, probe(device), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil || ctx.Err() == nil { // an answer cut short says nothing new
+		answered := new(apierrors.StatusError)
+		if err == nil || last == nil || errors.As(err, &answered) && ctx.Err() == nil { // what is cut short says nothing new
 			last = err
 		}
 		if final := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err); final && !strings.Contains(err.Error(), gateClosed) {

@@ -17,9 +17,9 @@ func (p *planner) missing(wants []want) []want {
 	}
 	var out []want
 	for _, w := range wants {
-		// The operator has named the pair, or the list holds one name a selector and
-		// another is certain.
-		outdone := w.how == gpu.Predicted && (explicit[w.device()] || p.schema.keyed && certain[w.device()])
+		// The operator has named the pair; or another name is certain, and the list holds
+		// one a selector, or nothing but the newest release speaks for the prediction.
+		outdone := w.how == gpu.Predicted && (explicit[w.device()] || certain[w.device()] && (p.schema.keyed || !p.pluginSeen(w)))
 		switch {
 		case p.has(w):
 			p.present(w)
@@ -30,6 +30,14 @@ func (p *planner) missing(wants []want) []want {
 		}
 	}
 	return out
+}
+
+// pluginSeen reports that the device plugin was seen on a node that wants the pair.
+func (p *planner) pluginSeen(w want) bool {
+	return slices.ContainsFunc(w.nodes, func(name string) bool {
+		n := p.nodes[name]
+		return n != nil && n.Plugin.Known()
+	})
 }
 
 // predicted says of a want that is one that it is a prediction.
@@ -121,12 +129,12 @@ func (p *planner) conflict(w want, adds []want) bool {
 		if e.Disabled {
 			values["disabled"], values["enable"] = " (disabled: true)", ", and remove disabled: true"
 		}
-		p.refuse("GPU0317", p.object, values)
+		p.leaveOut("GPU0317", p.object, values)
 		return true
 	}
 	for _, other := range adds {
 		if other.selector() == w.selector() {
-			p.refuse("GPU0329", p.object, diagnose.Values{
+			p.leaveOut("GPU0329", p.object, diagnose.Values{
 				"target": p.object, "selector": w.selector(), "one": string(other.name), "onewhy": other.why(), "two": string(w.name), "twowhy": w.why(),
 			})
 			return true

@@ -26,6 +26,9 @@ type Input struct {
 	Release        gpu.Release // assumed where no plugin was seen; zero: the newest known
 	Force          bool        // Remove: take away entries that instances still use
 	Idle           Idle        // Plan: take away own entries that are stale
+	// Partial leaves out what must not be written, and plans the rest, where a plan is
+	// refused otherwise.
+	Partial bool
 }
 
 // Permit is a pair that somebody named explicitly: a PCI id, or for vGPUs the
@@ -42,6 +45,14 @@ func (p Permit) Selector() string {
 		return p.Mdev
 	}
 	return p.ID.Selector()
+}
+
+// Check says why the pair can never work.
+func (p Permit) Check() error {
+	if why := unfit(p.Name); why != "" {
+		return fmt.Errorf("%s=%s: %s", p.Selector(), p.Name, why)
+	}
+	return nil
 }
 
 // ParsePermit reads SELECTOR=NAME. The error begins with the quoted text.
@@ -94,6 +105,7 @@ type Result struct {
 	Edits    []manifest.Edit
 	Changes  []Change
 	Findings []diagnose.Finding
+	LeftOut  []diagnose.Finding // of a partial plan: what it would have been refused for
 }
 
 // Plan decides what the target lacks so that the GPUs of the given hosts and
@@ -113,7 +125,9 @@ func Plan(in Input) (Result, error) {
 	// 3. Without what is there, and what must not be added.
 	adds := p.missing(wants)
 	// 4. The first entry switches enforcement on for everybody.
-	p.firstEntry(adds)
+	if p.breaksOthers(adds) {
+		adds = nil
+	}
 	// 5. The edits, and gpuctl's record of them.
 	p.dropLeaving()
 	p.gate()
@@ -146,6 +160,7 @@ type planner struct {
 	dirty    bool // the record changed
 	unclear  []ambiguous
 	leaving  []leaving
+	leftOut  []diagnose.Finding
 	kept     []wired // own entries that Remove leaves, since they are in use
 	keptGate bool    // and the own gate
 }
@@ -189,13 +204,23 @@ func (p *planner) refuse(code diagnose.Code, object string, values diagnose.Valu
 	p.refused = true
 }
 
-// firstEntry stops a plan that would switch the permit check on while workloads
+// leaveOut refuses the plan, or in a partial one leaves one thing out of it.
+func (p *planner) leaveOut(code diagnose.Code, object string, values diagnose.Values) {
+	if !p.in.Partial {
+		p.refuse(code, object, values)
+		return
+	}
+	p.report(code, object, values)
+	p.leftOut = append(p.leftOut, p.findings[len(p.findings)-1])
+}
+
+// breaksOthers reports entries that would switch the permit check on while workloads
 // use names that would then be refused. Names that nobody could run with today,
 // and those that gpuctl would never permit, are reported with the other findings
 // and stop nothing.
-func (p *planner) firstEntry(adds []want) {
+func (p *planner) breaksOthers(adds []want) bool {
 	if p.table.Set || len(adds) == 0 {
-		return
+		return false
 	}
 	if !p.in.WorkloadsKnown {
 		p.report("GPU0328", p.object, nil)
@@ -214,7 +239,7 @@ func (p *planner) firstEntry(adds []want) {
 		}
 	}
 	if len(users) == 0 {
-		return
+		return false
 	}
 	var names, who, flags []string
 	note := ""
@@ -227,9 +252,10 @@ func (p *planner) firstEntry(adds []want) {
 	}
 	slices.Sort(who)
 	p.stopped = true
-	p.refuse("GPU0319", p.object, diagnose.Values{
+	p.leaveOut("GPU0319", p.object, diagnose.Values{
 		"names": strings.Join(names, ", "), "users": someOf(who), "permit": strings.Join(flags, " "), "note": note,
 	})
+	return true
 }
 
 // gate ensures HostDevices, which hostDevices entries of VMs need.
@@ -264,7 +290,7 @@ func (p *planner) add(w want) {
 		list, key = gpu.ListMdev, "mdevNameSelector"
 	}
 	entry := manifest.Fields{{Key: key, Value: w.selector()}, {Key: "resourceName", Value: string(w.name)}, {Key: "externalResourceProvider", Value: !w.inTree}}
-	p.record.add(wired{list, w.selector(), w.name, w.inTree})
+	p.record.add(wired{list, w.selector(), w.name, w.inTree, w.how == gpu.Explicit})
 	p.append(p.schema.list(list), entry, w.why())
 }
 
@@ -296,5 +322,5 @@ func (p *planner) result() (Result, error) {
 	if err != nil {
 		return Result{}, badShape(p.object, err)
 	}
-	return Result{Object: object, Edits: p.edits, Changes: p.changes, Findings: findings}, nil
+	return Result{Object: object, Edits: p.edits, Changes: p.changes, Findings: findings, LeftOut: p.leftOut}, nil
 }

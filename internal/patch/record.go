@@ -33,6 +33,8 @@ type wired struct {
 	// InTree is set for an entry that KubeVirt serves itself. Records of earlier
 	// releases know no such entries.
 	InTree bool `json:"inTree,omitempty"`
+	// Explicit is set for an entry that somebody named: it is never stale.
+	Explicit bool `json:"explicit,omitempty"`
 }
 
 var annotations = manifest.Path{"metadata", "annotations"}
@@ -40,9 +42,13 @@ var annotations = manifest.Path{"metadata", "annotations"}
 // add notes an entry, once: one that somebody took away and gpuctl wrote again is
 // still one entry.
 func (r *record) add(w wired) {
-	if !slices.Contains(r.Entries, w) {
-		r.Entries = append(r.Entries, w)
+	for i := range r.Entries {
+		if have := &r.Entries[i]; have.List == w.List && have.Selector == w.Selector && have.Name == w.Name && have.InTree == w.InTree {
+			have.Explicit = have.Explicit || w.Explicit
+			return
+		}
 	}
+	r.Entries = append(r.Entries, w)
 }
 
 // readRecord returns the target's record; an empty one when there is none. An

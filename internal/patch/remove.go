@@ -53,9 +53,10 @@ func (p *planner) removeEntries() {
 		if j < 0 || e.Disabled {
 			continue
 		}
+		own := mine[j]
 		mine = slices.Delete(mine, j, j+1)
 		if users := p.users(e.Name); len(users) > 0 && !p.in.Force {
-			p.kept = append(p.kept, wired{e.List, e.Selector, e.Name, !e.External})
+			p.kept = append(p.kept, own)
 			p.report("GPU0326", p.object, diagnose.Values{"selector": e.Selector, "name": string(e.Name), "users": someOf(users)})
 			continue
 		}

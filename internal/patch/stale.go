@@ -46,33 +46,51 @@ func Own(t *Target) []gpu.ResourceName {
 	return slices.Compact(out)
 }
 
-// Holdings returns what gpuctl wrote, as the record has it, in the words of
-// [Change.String]: all of it, and what of it the target still has.
-func Holdings(t *Target) (all, held []string) {
+// Recorded returns what gpuctl wrote, as the record has it, in the words of
+// [Change.String].
+func Recorded(t *Target) (all []string) {
 	r, err := readRecord(t.Object)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
+	for _, w := range r.Entries {
+		all = append(all, w.String())
+	}
+	if r.Gate {
+		all = append(all, gateText)
+	}
+	return all
+}
+
+// Lost returns what of that the target lacks, whoever wrote it there.
+func Lost(t *Target, of []string) (lost []string) {
 	s := schemaOf(t)
 	table, _, err := s.read(t.Object, t.Ref())
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	for _, w := range r.Entries {
-		text := fmt.Sprintf("%s as %s", w.Selector, w.Name)
-		all = append(all, text)
-		if slices.ContainsFunc(table.Entries, w.is) {
-			held = append(held, text)
+	there := map[string]bool{}
+	key := func(selector, name string) string { return strings.ToLower(spell(selector)) + " as " + name }
+	for _, e := range table.Entries {
+		there[key(e.Selector, string(e.Name))] = true
+	}
+	gates, _ := s.strings(t.Object, s.gates)
+	there[key(gateText, "")] = s.gates == nil || slices.Contains(gates, gate)
+	for _, text := range of {
+		selector, name, _ := strings.Cut(text, " as ")
+		if !there[key(selector, name)] {
+			lost = appendNew(lost, text)
 		}
 	}
-	if r.Gate {
-		all = append(all, "feature gate "+gate)
-		if gates, _ := s.strings(t.Object, s.gates); slices.Contains(gates, gate) {
-			held = append(held, "feature gate "+gate)
-		}
-	}
-	return all, held
+	slices.Sort(lost)
+	return lost
 }
+
+// gateText is what [Change.String] says of the gate.
+const gateText = "feature gate " + gate
+
+// String returns "10DE:2335 as nvidia.com/…".
+func (w wired) String() string { return fmt.Sprintf("%s as %s", w.Selector, w.Name) }
 
 // prune takes away gpuctl's own entries that an upgrade of the device plugin or the
 // end of a card has left behind. A node that is silent or shows 0 is no reason: each
@@ -83,7 +101,7 @@ func (p *planner) prune(wants []want) {
 		return
 	}
 	for _, e := range slices.Backward(p.table.Entries) {
-		if !p.owns(e) || !p.in.Idle.long(e.Name) || wanted(wants, e) || p.used(e.Name) {
+		if !p.owns(e) || p.named(e) || !p.in.Idle.long(e.Name) || wanted(wants, e) || p.used(e.Name) {
 			continue
 		}
 		var why string
@@ -144,6 +162,11 @@ func (w wired) is(e gpu.Entry) bool {
 // owns reports an entry that gpuctl wrote and nobody has changed since.
 func (p *planner) owns(e gpu.Entry) bool {
 	return !e.Disabled && slices.ContainsFunc(p.record.Entries, func(w wired) bool { return w.is(e) })
+}
+
+// named reports an own entry that somebody named: racks may come that need it.
+func (p *planner) named(e gpu.Entry) bool {
+	return slices.ContainsFunc(p.record.Entries, func(w wired) bool { return w.Explicit && w.is(e) })
 }
 
 func wanted(wants []want, e gpu.Entry) bool {

@@ -99,7 +99,7 @@ func (p *planner) vfWant(g *vfGroup, whole bool) (want, bool) {
 	switch {
 	case len(g.profiles) > 1:
 		p.oneIDForMore(g, "", "would offer all of them under one name")
-	case p.vfListed(g):
+	case p.vfListed(g, name, whole || len(p.wholeCards(g.id)) > 0):
 	case whole || len(p.wholeCards(g.id)) > 0:
 		on := cmp.Or(someOf(p.wholeCards(g.id)), "no node yet")
 		p.oneIDForMore(g, ", and whole cards of the id are for VMs ("+on+")", "would offer those as vGPUs, beside NVIDIA's plugin that offers them as cards")
@@ -147,9 +147,19 @@ func (p *planner) vfName(g *vfGroup) (name gpu.ResourceName, named bool) {
 }
 
 // vfListed reports an in-tree entry of the id, under whatever name: KubeVirt serves
-// the functions by it.
-func (p *planner) vfListed(g *vfGroup) bool {
+// the functions by it. One of gpuctl's own that is not right any more, since the
+// functions carry another type or there are whole cards of the id, goes when nobody
+// asks for it.
+func (p *planner) vfListed(g *vfGroup, name gpu.ResourceName, whole bool) bool {
 	for _, e := range p.table.Of(g.id) {
+		if !e.External && p.owns(e) && !p.named(e) && (whole || name != "" && e.Name != name) {
+			if p.in.WorkloadsKnown && !p.used(e.Name) {
+				p.forget(e, "KubeVirt would offer "+g.list()+", and whole cards of the id, under that name")
+				continue
+			}
+			p.oneIDForMore(g, ", and the table lists them as "+string(e.Name)+", which is in use", "offers all of the id under that name")
+			return true
+		}
 		if e.Disabled {
 			p.report("GPU0318", p.object, diagnose.Values{"target": p.object, "selector": e.Selector, "name": string(e.Name)})
 			return true

@@ -254,6 +254,12 @@ func (p *planner) heldOtherwise(t *mdevType, inTree bool) bool {
 			return true
 		case e.Disabled:
 		case e.Name == t.resource && e.External == inTree:
+			if !inTree && p.owns(e) && !p.named(e) {
+				// Its own word, from before the plugin was there. The other way round, a
+				// plugin that was not seen may only be starting again.
+				p.forget(e, "a plugin on "+t.where()+" serves the devices now")
+				continue
+			}
 			p.reportHeld(t, e, inTree)
 			return true
 		case !same || e.Name == t.resource:

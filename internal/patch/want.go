@@ -96,7 +96,7 @@ func (p *planner) wants() []want {
 	}
 	for _, permit := range p.in.Permits {
 		if why := unfit(permit.Name); why != "" {
-			p.refuse("GPU0322", p.object, diagnose.Values{"selector": permit.Selector(), "name": string(permit.Name), "why": why})
+			p.leaveOut("GPU0322", p.object, diagnose.Values{"selector": permit.Selector(), "name": string(permit.Name), "why": why})
 			continue
 		}
 		ask(want{id: permit.ID, mdev: permit.Mdev, name: permit.Name, how: gpu.Explicit})

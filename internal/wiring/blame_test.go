@@ -59,7 +59,7 @@ func TestBlame(t *testing.T) {
 			c := New(Options{Now: time.Now, Log: logr.Discard(), Metrics: metrics})
 			wired := target(empty)
 			wired.Object = plan(wired).Object
-			c.settle(wired, nil)
+			c.settle(wired, true)
 			now := target(tc.now)
 			if diff := cmp.Diff(tc.lost, c.blame(now, plan(now))); diff != "" {
 				t.Errorf("lost (-want +got):\n%s", diff)
@@ -85,7 +85,7 @@ func TestAnotherObjectIsFollowed(t *testing.T) {
 		want bool
 	}{{"first", true}, {"first", false}, {"second", true}} {
 		c.after.target = nil
-		c.settle(settled(tc.uid), nil)
+		c.settle(settled(tc.uid), true)
 		if got := c.after.of() != nil; got != tc.want {
 			t.Errorf("look %d, at %s: followed %t, want %t", i, tc.uid, got, tc.want)
 		}

@@ -39,29 +39,25 @@ type Controller struct {
 	Options
 	busy atomic.Int64 // when the running look began, in Unix nanoseconds; 0 for none
 
-	recalled bool // the GPUWiring was read
-	contest  contest
-	status   v1alpha1.GPUWiringStatus // as last written
-	checked  time.Time                // whether the GPUWiring still says it
-	unserved map[gpu.ResourceName]time.Time
-	known    *seen // the target as it was when it was last found or made right
-	undone   bool  // a revert that was counted is not repaired yet
-	gate     atomic.Pointer[diagnose.Finding]
-	after    follower
-}
-
-// seen is what is remembered of a target.
-type seen struct {
-	uid      string
-	held     []string
-	managers []writer
-	names    []gpu.ResourceName // that it permits
+	recalled  bool // the GPUWiring was read
+	contest   contest
+	status    v1alpha1.GPUWiringStatus // as last written
+	checked   time.Time                // whether the GPUWiring still says it
+	unserved  map[gpu.ResourceName]time.Time
+	workloads workloads
+	known     *seen // the target as it was when it was last found or made right
+	undone    bool  // a revert that was counted is not repaired yet
+	gate      atomic.Pointer[diagnose.Finding]
+	after     follower
 }
 
 // New makes a controller.
 func New(o Options) *Controller {
 	return &Controller{Options: o, unserved: map[gpu.ResourceName]time.Time{}}
 }
+
+// notSynced is when it is asked again whether all objects are held.
+const notSynced = 200 * time.Millisecond
 
 // writePatience bounds the writing of one plan, retries included.
 const writePatience = 15 * time.Second
@@ -78,19 +74,26 @@ type outcome struct {
 func (c *Controller) wire(ctx context.Context) (again time.Duration, err error) {
 	c.busy.Store(c.Now().UnixNano())
 	defer c.busy.Store(0)
-	if err := c.recall(ctx); err != nil {
-		return 0, err
+	if !c.Watcher.Synced() {
+		return notSynced, nil
 	}
+	c.recall(ctx)
 	out := c.attempt(ctx)
 	if ctx.Err() != nil {
 		return 0, nil // stopped: what was begun is the next leader's
 	}
 	c.say(ctx, &out)
-	var refusal *patch.Refusal
-	if out.wired != nil && !errors.As(out.wired, &refusal) && !errors.Is(out.wired, patch.ErrNoTarget) {
-		return 0, out.wired // by itself it may be over soon
+	if passing(out.wired) {
+		return 0, out.wired
 	}
 	return c.next(out.wired), nil
+}
+
+// passing reports what may be over by itself, and soon.
+func passing(err error) bool {
+	var refusal *patch.Refusal
+	var unpermitted *unpermittedError
+	return err != nil && !errors.As(err, &refusal) && !errors.As(err, &unpermitted) && !errors.Is(err, patch.ErrNoTarget)
 }
 
 // next returns when something is due that no change of an object announces. wired is why
@@ -125,30 +128,64 @@ func (c *Controller) attempt(ctx context.Context) (out outcome) {
 	// 2. What it lacks. Most looks end here.
 	plan := c.planner(ctx)
 	result, err := plan(in)
+	if err == nil && len(result.Edits) > 0 {
+		// 3. What it lacks now: what is held here may be older than the last write.
+		if in.Target.Object, err = c.Client.Get(ctx, &in.Target.Document); err == nil {
+			result, err = plan(in)
+		}
+	}
+	if err != nil {
+		out.wired = err
+		return out
+	}
 	out.odd = oddities(&in.Target, result)
-	if err != nil || len(result.Edits) == 0 {
-		c.settle(&in.Target, err)
-		out.wired = err
-		return out
-	}
-	// 3. What it lacks now: what is held here may be older than the last write.
-	if in.Target.Object, err = c.Client.Get(ctx, &in.Target.Document); err == nil {
-		result, err = plan(in)
-	}
-	if err != nil || len(result.Edits) == 0 {
-		c.settle(&in.Target, err)
-		out.wired = err
-		return out
-	}
-	// 4. Who took it away, and whether to wait before it is put back.
+	out.wired = c.incomplete(&in, &result)
+	// 4. Who took it away.
 	lost := c.blame(&in.Target, result)
+	if len(result.Edits) == 0 {
+		c.settle(&in.Target, out.wired == nil)
+		return out
+	}
+	// 5. The write, unless it has to wait.
 	if wait := c.contest.wait(c.Now()); wait > 0 {
 		out.backed, out.wired = true, refusalOf(c.contestFinding(&in.Target))
 		return out
 	}
-	// 5. The write.
-	out.wired = c.write(ctx, &in, plan, lost)
+	if err := c.write(ctx, &in, plan, lost); err != nil {
+		out.wired = err
+	}
 	return out
+}
+
+// incomplete says why VMs cannot use something that nodes serve although all is written
+// that can be; nil when they can.
+func (c *Controller) incomplete(in *patch.Input, r *patch.Result) error {
+	if len(r.LeftOut) > 0 {
+		return &patch.Refusal{Findings: r.LeftOut}
+	}
+	table, err := patch.TableOf(&in.Target, r.Object)
+	if err != nil || !table.Set {
+		return err
+	}
+	var names []string
+	for name, units := range diagnose.Served(in.Nodes) {
+		if units > 0 && (name.MayBeGPU() || name.IsVGPU()) && name.Check() == nil && !name.IsContainer() && !table.Permits(name) {
+			names = append(names, string(name))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return &unpermittedError{names}
+}
+
+// unpermittedError says that nodes serve names which the plan does not permit.
+type unpermittedError struct{ names []string }
+
+// Error names them.
+func (e *unpermittedError) Error() string {
+	return "nodes serve " + strings.Join(e.names, ", ") + ", which nothing tells the device of: gpuctl diagnose says more"
 }
 
 // oddities are the findings about the target itself that somebody should look at.
@@ -164,7 +201,10 @@ func (c *Controller) look(ctx context.Context) (in patch.Input, err error) {
 	if err != nil {
 		return in, err
 	}
-	plugins, note := c.Client.Plugins(ctx)
+	plugins, note, err := c.Client.Plugins(ctx)
+	if err != nil {
+		return in, err
+	}
 	if note != "" {
 		c.Log.Info("names are predicted for the newest device plugin", "reason", note)
 	}
@@ -175,7 +215,7 @@ func (c *Controller) look(ctx context.Context) (in patch.Input, err error) {
 	if in.Target, err = patch.ChooseDeployed(facts.Targets); err != nil {
 		return in, err
 	}
-	in.Nodes, in.Hosts, in.Permits = facts.Nodes, facts.Hosts, c.Permits
+	in.Nodes, in.Hosts, in.Permits, in.Partial = facts.Nodes, facts.Hosts, c.Permits, true
 	in.Idle = c.idle(&in)
 	return in, nil
 }
@@ -199,97 +239,6 @@ func (c *Controller) idle(in *patch.Input) patch.Idle {
 	return idle
 }
 
-// planner plans. What VMs ask for is read when the plan depends on it: before a first
-// entry switches the permit check on, and before an entry goes.
-func (c *Controller) planner(ctx context.Context) patch.Planner {
-	var workloads []gpu.Workload
-	known := false
-	return func(in patch.Input) (patch.Result, error) {
-		in.Workloads, in.WorkloadsKnown = workloads, true
-		result, err := patch.Plan(in)
-		if known || err != nil || !patch.DependsOnWorkloads(&in, &result) {
-			return result, err
-		}
-		docs, notes, err := c.Client.Workloads(ctx)
-		if err != nil {
-			return patch.Result{}, err
-		}
-		for _, note := range notes {
-			c.Log.Info("some workloads are not considered", "reason", note)
-		}
-		facts, err := cluster.Read(docs)
-		if err != nil {
-			return patch.Result{}, err
-		}
-		workloads, known = facts.Workloads, true
-		in.Workloads = workloads
-		return patch.Plan(in)
-	}
-}
-
-// settle remembers a target that needs nothing.
-func (c *Controller) settle(t *patch.Target, err error) {
-	if err != nil {
-		return
-	}
-	c.undone = false
-	before := c.seenOf(t)
-	c.known = remember(t)
-	// Somebody else may have permitted what instances wait for.
-	if before == nil || slices.ContainsFunc(c.known.names, func(n gpu.ResourceName) bool { return !slices.Contains(before.names, n) }) {
-		c.after.due(t)
-	}
-}
-
-// seenOf returns what is known of a target; nil of one that is not the one that was seen
-// last. A KubeVirt that was installed anew, and a HyperConverged that has come, never had
-// what the one before them had.
-func (c *Controller) seenOf(t *patch.Target) *seen {
-	if c.known == nil || c.known.uid != t.Meta("uid") {
-		return nil
-	}
-	return c.known
-}
-
-func remember(t *patch.Target) *seen {
-	_, held := patch.Holdings(t)
-	s := &seen{uid: t.Meta("uid"), held: held, managers: managersOf(t.Object)}
-	table, err := patch.TableOf(t, t.Object)
-	if err == nil {
-		for _, e := range table.Entries {
-			s.names = append(s.names, e.Name)
-		}
-	}
-	return s
-}
-
-// blame counts a revert, once, and returns what was lost by it.
-func (c *Controller) blame(t *patch.Target, r patch.Result) (lost []string) {
-	all, _ := patch.Holdings(t)
-	var managers []writer
-	if known := c.seenOf(t); known != nil {
-		all, managers = append(all, known.held...), known.managers
-	}
-	for _, change := range r.Changes {
-		if change.Op == "add" && slices.Contains(all, change.String()) {
-			lost = append(lost, change.String())
-		}
-	}
-	if len(lost) == 0 || c.undone {
-		return lost
-	}
-	c.undone = true
-	now := c.Now()
-	who := ""
-	if managers != nil {
-		who = culprit(managers, managersOf(t.Object))
-	}
-	c.contest.add(revert{at: now, manager: who, lost: strings.Join(lost, ", ")})
-	c.Metrics.reverts.Inc()
-	c.Log.Info("somebody took the wiring away", "object", t.Ref(), "manager", who, "lost", lost, "recently", len(c.contest.recent(now)))
-	return lost
-}
-
 // write carries the plan out.
 func (c *Controller) write(ctx context.Context, in *patch.Input, plan patch.Planner, lost []string) error {
 	writing, cancel := context.WithTimeoutCause(ctx, writePatience, fmt.Errorf("nothing was written within %s", writePatience))
@@ -310,7 +259,7 @@ func (c *Controller) write(ctx context.Context, in *patch.Input, plan patch.Plan
 		in.Target.Object = done.Stored
 	}
 	c.announceWrite(ctx, &in.Target, done.Result, lost)
-	if err == nil {
+	if err == nil && len(done.LeftOut) == 0 { // else something may be missing still
 		c.undone, c.known = false, remember(&in.Target)
 	}
 	c.after.due(&in.Target)

@@ -56,17 +56,22 @@ func ownsWiring(fields any) bool {
 	return false
 }
 
-// culprit returns who changed an object between two looks: the field manager whose
-// entry is not as it was, those of the wiring's fields before others, the latest
-// first. It is "" when none is: an update that only takes fields away leaves no trace.
+// culprit returns who changed the wiring between two looks: the field manager of some of
+// its fields, now or before, whose entry is not as it was, the latest of them. It is ""
+// when there is none: an update that only takes fields away leaves no trace.
 func culprit(before, after []writer) string {
+	had := func(m writer) bool {
+		return slices.ContainsFunc(before, func(old writer) bool {
+			return old.wiring && old.name == m.name && old.operation == m.operation
+		})
+	}
 	changed := slices.DeleteFunc(slices.Clone(after), func(m writer) bool {
-		return m.name == Manager || slices.Contains(before, m)
+		return m.name == Manager || slices.Contains(before, m) || !m.wiring && !had(m)
 	})
 	// Of a server-side apply that leaves a field out, the entry that shrank tells.
 	for _, old := range before {
 		still := func(m writer) bool { return m.name == old.name && m.operation == old.operation }
-		if old.name != Manager && old.operation == "Apply" && !slices.ContainsFunc(after, still) {
+		if old.name != Manager && old.wiring && old.operation == "Apply" && !slices.ContainsFunc(after, still) {
 			changed = append(changed, old)
 		}
 	}

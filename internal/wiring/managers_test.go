@@ -37,12 +37,13 @@ func TestCulprit(t *testing.T) {
 		"with HyperConverged":                  {us, m("argocd", "Apply", "10", hco), "argocd"},
 		"who was there and wrote again":        {us + "," + m("helm", "Update", "01", gates), m("helm", "Update", "10", gates), "helm"},
 		"who has the list, not who is later":   {us, m("kubectl-edit", "Update", "10", table) + "," + m("labeller", "Update", "11", others), "kubectl-edit"},
+		"a labeller is no culprit":             {us, us + "," + m("labeller", "Update", "11", others), ""},
 		"the later of two":                     {us, m("one", "Update", "10", table) + "," + m("two", "Update", "11", gates), "two"},
 		"status is somebody else's":            {us, us + "," + status, ""},
 		"an apply that left the fields out":    {us + "," + m("flux", "Apply", "01", table), us + "," + m("flux", "Apply", "10", others), "flux"},
 		"an apply that left everything out":    {us + "," + m("flux", "Apply", "01", table), us, "flux"},
 		"an update that only took fields away": {us + "," + m("helm", "Update", "01", others), m("helm", "Update", "01", others), ""},
-		"who ran gpuctl wire --remove":         {us, m("gpuctl", "Update", "10", none), "gpuctl"},
+		"who ran gpuctl wire --remove":         {us, m("gpuctl", "Update", "10", gates), "gpuctl"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

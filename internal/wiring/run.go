@@ -125,16 +125,17 @@ func (c *Controller) follow(ctx context.Context) (again time.Duration, err error
 	if err != nil {
 		return 0, err
 	}
-	c.closed(nil)
 	if i := slices.IndexFunc(findings, func(f diagnose.Finding) bool { return f.Code == "GPU0327" }); i >= 0 {
-		return 0, fmt.Errorf("%s", text(findings[i]))
+		c.closed(&findings[i]) // a change of the KubeVirt CR is another reason to ask again
+		return askAgain, nil
 	}
+	c.closed(nil)
 	return 0, nil
 }
 
 // closed remembers whether virt-api refuses host devices, and has that said.
 func (c *Controller) closed(f *diagnose.Finding) {
-	if before := c.gate.Swap(f); (before == nil) != (f == nil) {
+	if before := c.gate.Swap(f); (before == nil) != (f == nil) || before != nil && before.Code != f.Code {
 		c.Changed()
 	}
 }

@@ -17,30 +17,39 @@ import (
 	"github.com/gpuctl/gpuctl/internal/patch"
 )
 
-// recall takes over what the leader before has seen.
-func (c *Controller) recall(ctx context.Context) error {
+// recall takes over what the leader before has seen. It is a report: where it cannot be
+// read, the wiring goes on.
+func (c *Controller) recall(ctx context.Context) {
 	if c.recalled {
-		return nil
+		return
 	}
 	have, err := c.Client.GPUWiring(ctx)
 	if err != nil {
-		return err
+		c.Log.Error(err, "learn what the leader before has seen")
+		return
 	}
 	c.recalled = true
 	if have != nil {
 		c.takeOver(&have.Status)
 	}
-	return nil
 }
 
 func (c *Controller) takeOver(s *v1alpha1.GPUWiringStatus) {
 	c.status = *s
+	past := func(t time.Time) time.Time { // the clock of another machine may be ahead
+		if now := c.Now(); t.After(now) {
+			return now
+		}
+		return t
+	}
 	for _, r := range s.Reverts {
-		c.contest.reverts = append(c.contest.reverts, revert{at: r.Time.Time, manager: r.Manager, lost: r.Lost})
+		c.contest.reverts = append(c.contest.reverts, revert{at: past(r.Time.Time), manager: r.Manager, lost: r.Lost})
 	}
 	if s.LastWrite != nil {
-		c.contest.wrote = s.LastWrite.Time
+		c.contest.wrote = past(s.LastWrite.Time)
 	}
+	// The last one is not repaired yet, and counted.
+	c.undone = len(s.Reverts) > 0 && (s.LastWrite == nil || s.Reverts[len(s.Reverts)-1].Time.After(s.LastWrite.Time))
 }
 
 // say tells how it stands: in the GPUWiring, by metrics, and by an Event where that is
@@ -50,12 +59,14 @@ func (c *Controller) say(ctx context.Context, out *outcome) {
 	now := c.describe(out)
 	c.Metrics.show(now, len(c.unserved))
 	if !equality.Semantic.DeepEqual(&before, now) || c.Now().Sub(c.checked) >= c.Resync {
+		c.status, c.checked = *now, c.Now()
 		stored, err := c.Client.WriteGPUWiring(ctx, now)
 		if err != nil {
 			c.Log.Error(err, "say how the wiring stands")
-			return // the next look tries again
+			c.checked = time.Time{} // the next look tries again
+		} else {
+			c.status = *stored
 		}
-		c.status, c.checked = *stored, c.Now()
 	}
 	if out.target == nil {
 		return
@@ -94,6 +105,8 @@ func (c *Controller) wired(out *outcome) metav1.Condition {
 	var refusal *patch.Refusal
 	err := out.wired
 	switch gate := c.gate.Load(); {
+	case err == nil && gate != nil && gate.Code == "GPU0327":
+		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonNotPassedOn, text(*gate))
 	case err == nil && gate != nil:
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonRefused, text(*gate))
 	case err == nil:
@@ -107,6 +120,8 @@ func (c *Controller) wired(out *outcome) metav1.Condition {
 			return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonHeldBack, textsOf(refusal))
 		}
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonRefused, textsOf(refusal))
+	case !passing(err):
+		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonIncomplete, cut(err.Error(), 1024))
 	default:
 		return v1alpha1.Wired(metav1.ConditionFalse, v1alpha1.ReasonFailed, cut(err.Error(), 1024))
 	}
@@ -162,6 +177,7 @@ func refusalOf(f diagnose.Finding) *patch.Refusal {
 func news(before, now *v1alpha1.GPUWiringStatus) (events []cluster.Event) {
 	reasons := map[string]string{
 		v1alpha1.ReasonHeldBack: "WiringHeldBack", v1alpha1.ReasonRefused: "WiringRefused", v1alpha1.ReasonFailed: "WiringFailed",
+		v1alpha1.ReasonIncomplete: "WiringIncomplete", v1alpha1.ReasonNotPassedOn: "WiringNotPassedOn",
 		v1alpha1.ReasonReverted: "WiringContested", v1alpha1.ReasonCalm: "WiringCalm",
 	}
 	for _, is := range now.Conditions {

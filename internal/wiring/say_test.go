@@ -36,6 +36,7 @@ func TestHowItStands(t *testing.T) {
 	heldBack := refusalOf(diagnose.New("GPU0319", "KubeVirt n/k", diagnose.Values{"names": "nvidia.com/X", "users": "VirtualMachine a/b", "permit": "", "note": ""}))
 	keyed := refusalOf(diagnose.New("GPU0329", "HyperConverged n/k", diagnose.Values{"target": "t", "selector": "s", "one": "1", "onewhy": "", "two": "2", "twowhy": ""}))
 	gate := diagnose.New("GPU0323", "KubeVirt n/k", diagnose.Values{"object": "KubeVirt n/k", "namespace": "n"})
+	notPassedOn := diagnose.New("GPU0327", "HyperConverged n/k", diagnose.Values{"target": "HyperConverged n/k", "kubevirt": "KubeVirt n/k"})
 	tests := map[string]struct {
 		out    outcome
 		gate   *diagnose.Finding
@@ -48,12 +49,14 @@ func TestHowItStands(t *testing.T) {
 			out:    outcome{odd: []diagnose.Finding{gate, diagnose.New("GPU0318", "HyperConverged n/k", diagnose.Values{"target": "t", "selector": "s", "name": "n"}), gate}},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonWired, words: []string{"see gpuctl diagnose: GPU0318, GPU0323"},
 		},
-		"the gate is not live":  {gate: &gate, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRefused, words: []string{"GPU0323"}},
-		"the first entry":       {out: outcome{wired: heldBack}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonHeldBack, words: []string{"GPU0319", "VirtualMachine a/b"}},
-		"another refusal":       {out: outcome{wired: keyed}, gate: &gate, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRefused, words: []string{"GPU0329"}},
-		"contested":             {out: outcome{wired: keyed, backed: true}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonBackedOff, words: []string{"within a minute"}},
-		"no KubeVirt":           {out: outcome{wired: patch.ErrNoTarget}, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNoKubeVirt},
-		"an API server at odds": {out: outcome{wired: errors.New("no " + strings.Repeat("x", 2000))}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonFailed, words: []string{"…"}},
+		"the gate is not live":      {gate: &gate, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRefused, words: []string{"GPU0323"}},
+		"it is not passed on":       {gate: &notPassedOn, status: metav1.ConditionFalse, reason: v1alpha1.ReasonNotPassedOn, words: []string{"GPU0327"}},
+		"the first entry":           {out: outcome{wired: heldBack}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonHeldBack, words: []string{"GPU0319", "VirtualMachine a/b"}},
+		"another refusal":           {out: outcome{wired: keyed}, gate: &gate, status: metav1.ConditionFalse, reason: v1alpha1.ReasonRefused, words: []string{"GPU0329"}},
+		"contested":                 {out: outcome{wired: keyed, backed: true}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonBackedOff, words: []string{"within a minute"}},
+		"no KubeVirt":               {out: outcome{wired: patch.ErrNoTarget}, status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNoKubeVirt},
+		"a name of no known device": {out: outcome{wired: &unpermittedError{[]string{"nvidia.com/MINE"}}}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonIncomplete, words: []string{"nvidia.com/MINE"}},
+		"an API server at odds":     {out: outcome{wired: errors.New("no " + strings.Repeat("x", 2000))}, status: metav1.ConditionFalse, reason: v1alpha1.ReasonFailed, words: []string{"…"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -94,6 +97,31 @@ func TestStatusIsTakenOver(t *testing.T) {
 	}
 	if wait := next.contest.wait(noon); wait != 30*time.Second {
 		t.Errorf("the next leader waits for %s", wait)
+	}
+}
+
+// A clock that was ahead, or somebody's hand, holds no write back for long; a revert that
+// was counted and not repaired is not counted again.
+func TestStatusFromAnotherClock(t *testing.T) {
+	at := func(d time.Duration) metav1.MicroTime { return metav1.MicroTime{Time: noon.Add(d)} }
+	wrote := at(5 * time.Hour)
+	s := &v1alpha1.GPUWiringStatus{LastWrite: &wrote}
+	for range 4 {
+		s.Reverts = append(s.Reverts, v1alpha1.Revert{Time: at(5 * time.Hour)})
+	}
+	c := quiet(t, noon)
+	c.takeOver(s)
+	if wait, calm := c.contest.wait(noon), c.contest.calm(noon); wait > pause || calm > window || c.undone {
+		t.Errorf("it waits for %s and is calm after %s; undone: %t", wait, calm, c.undone)
+	}
+	if wait := c.contest.wait(noon.Add(pause)); wait != 0 {
+		t.Errorf("a minute later it waits for %s", wait)
+	}
+	c = quiet(t, noon)
+	wrote = at(-time.Minute)
+	c.takeOver(&v1alpha1.GPUWiringStatus{LastWrite: &wrote, Reverts: []v1alpha1.Revert{{Time: at(-time.Second)}}})
+	if !c.undone {
+		t.Error("the last revert would be counted again")
 	}
 }
 

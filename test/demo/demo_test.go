@@ -188,11 +188,11 @@ func (s *stage) kubectl(args ...string) {
 func (s *stage) takeAway() {
 	s.title("4  Somebody takes it away")
 	s.say("A chart that replaces the list, kubectl apply of a stock CR, a GitOps tool: the controller puts it back.")
-	s.kubectl("-n", "kubevirt", "patch", "kubevirt", "kubevirt", "--type=merge", "-p", `{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
+	s.kubectl("-n", "kubevirt", "patch", "kubevirt", "kubevirt", "--type=merge", "-p", `{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[{"pciVendorSelector":"15B3:101E","resourceName":"mellanox.com/connectx_vf","externalResourceProvider":true}]}}}}`)
 	began := time.Now()
 	s.c.Eventually(5*time.Second, "the table is whole again", func(context.Context) error {
 		list, _, _ := unstructured.NestedSlice(s.kubeVirt().Object, "spec", "configuration", "permittedHostDevices", "pciHostDevices")
-		if len(list) != 2 {
+		if len(list) != 3 {
 			return fmt.Errorf("it has %d entries", len(list))
 		}
 		return nil

@@ -100,6 +100,7 @@ func TestControllerAndHyperConverged(t *testing.T) {
 		}
 		return nil
 	}
+	s.PatchOnce(`{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
 	s.Eventually(2*repair, "the HyperConverged is wired", wired)
 	if w, err := s.wiring(t.Context()); err != nil || len(w.Status.Reverts) > 0 {
 		t.Errorf("that is no revert: %+v, %v", w.Status.Reverts, err)
@@ -120,6 +121,11 @@ func TestControllerAndHyperConverged(t *testing.T) {
 		}
 		return err
 	})
+
+	// Its operator, played here, copies the table late.
+	s.Eventually(15*time.Second, "it is said that KubeVirt lacks it", s.says(v1alpha1.ConditionWired, v1alpha1.ReasonNotPassedOn, "GPU0327"))
+	<-passOn(s.Cluster, hco)
+	s.Eventually(15*time.Second, "and that it has it", s.says(v1alpha1.ConditionWired, v1alpha1.ReasonWired))
 
 	// When it goes, KubeVirt's own is the target again; its CRD goes with the test.
 	deleteAnyway(t, s.Cluster, hco)
@@ -218,4 +224,33 @@ func TestControllerOutlivesTheAPIServer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A stock CR that is applied while VMs use another device takes the table away for all.
+// Then a first entry would break them, and is held back; the gate is not, and who did it
+// is named.
+func TestControllerHoldsTheFirstEntryBack(t *testing.T) {
+	s := newStage(t)
+	s.node("worker-1", 8, "vfio-pci", 8)
+	s.AddNode(gpuNode("storage", "devices.kubevirt.io/nvme", 2))
+	s.kubectlApply(kubeVirtOf(fmt.Sprintf(othersIs, true)))
+	s.installController()
+	s.Eventually(repair, "it is wired", s.permits("devices.kubevirt.io/nvme", h200))
+	vm := machine(s.Cluster, "default", "archive", entries("hostDevices", "devices.kubevirt.io/nvme", 1))
+	if err := unstructured.SetNestedField(vm.Object, "Halted", "spec", "runStrategy"); err != nil {
+		t.Fatal(err)
+	}
+	s.Create(vm)
+	t.Cleanup(func() { deleteAnyway(t, s.Cluster, vm) })
+
+	s.kubectlApply(kubeVirtOf(stock))
+	s.Eventually(repair, "the gate is back, and no entry", s.permits())
+	s.Eventually(repair, "it is said why", s.says(v1alpha1.ConditionWired, v1alpha1.ReasonHeldBack, "GPU0319", "VirtualMachine default/archive"))
+	s.Always(2*repair, "one revert is counted, and who it was", func(ctx context.Context) error {
+		w, err := s.wiring(ctx)
+		if err == nil && (len(w.Status.Reverts) != 1 || w.Status.Reverts[0].Manager != "kubectl-client-side-apply") {
+			return errorf("reverts are %+v", w.Status.Reverts)
+		}
+		return err
+	})
 }
