@@ -2,12 +2,12 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// GPUClass is what the hoster offers under a name: a resource name, and who may order
-// how much of it. Tenants order by the class's name, so what stands behind it can be
-// called as it likes.
+// GPUClass is what the hoster offers under a name: a resource name, and who
+// may order how much of it. Tenants order by the class's name, so what
+// stands behind it can be called as it likes.
 //
-// A class may be deleted at any time: new orders of it are refused, and devices keep
-// the units that they hold.
+// A class may be deleted at any time: new orders of it are refused, and
+// devices keep the units that they hold.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=gpuctl
@@ -49,25 +49,27 @@ type GPUClassList struct {
 
 // GPUClassSpec is what the hoster offers.
 type GPUClassSpec struct {
-	// ResourceName is the extended resource that one unit of the class is, as nodes
-	// serve it and as the KubeVirt CR permits it: "nvidia.com/GH100_H200_SXM_141GB". It
-	// cannot be changed, since devices hold units of it.
+	// ResourceName is the extended resource that one unit of the class is, as
+	// nodes serve it and as the KubeVirt CR permits it:
+	// "nvidia.com/GH100_H200_SXM_141GB". It cannot be changed, since devices
+	// hold units of it.
 	//
-	// The part before the slash has at most 244 characters, for ResourceQuotas write it
-	// behind "requests.".
+	// The part before the slash has at most 244 characters, for ResourceQuotas
+	// write it behind "requests.".
 	//
 	// +kubebuilder:validation:MaxLength=308
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 244",message="is not the name of an extended resource: write domain/name as in the allocatable of a node, nvidia.com/GH100_H200_SXM_141GB"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('kubernetes.io/') && !self.startsWith('requests.')",message="is reserved by Kubernetes: give the name that a device plugin registers"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed, since devices hold units of it: create another class"
 	ResourceName string `json:"resourceName"`
-	// DisplayName is what people read, "NVIDIA H200 141 GB". Absent: the class's name.
+	// DisplayName is what people read, "NVIDIA H200 141 GB". Absent: the class's
+	// name.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	DisplayName string `json:"displayName,omitempty"`
-	// MaxCount is how many units one device of the class may have, 1 to 64. A lower one
-	// holds for new orders only.
+	// MaxCount is how many units one device of the class may have, 1 to 64. A
+	// lower one holds for new orders only.
 	//
 	// +optional
 	// +kubebuilder:default=8
@@ -75,16 +77,18 @@ type GPUClassSpec struct {
 	// +kubebuilder:validation:Maximum=64
 	MaxCount int32 `json:"maxCount,omitempty"`
 	// Entitlement names the right that a tenant needs to order: the label
-	// "gpuctl.dev/entitlement.NAME" with the value "true", on the tenant's namespace or
-	// one above it. Absent: everybody may order, but where the class is of vGPUs:
-	// NVIDIA licenses them, so without an entitlement nobody may.
+	// "gpuctl.dev/entitlement.NAME" with the value "true", on the tenant's
+	// namespace or one above it. Absent: everybody may order, but where the
+	// class is of vGPUs: NVIDIA licenses them, so without an entitlement nobody
+	// may.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=51
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must have lower-case letters, digits and inner dashes only, for it is a part of a label's key: write one like vgpu-workstation"
 	Entitlement string `json:"entitlement,omitempty"`
-	// NodeSelector are the labels of the nodes whose units the class offers. Absent: all
-	// nodes that serve the resource. Another one moves no device that a VM uses.
+	// NodeSelector are the labels of the nodes whose units the class offers.
+	// Absent: all nodes that serve the resource. Another one moves no device
+	// that a VM uses.
 	//
 	// +optional
 	// +mapType=atomic
@@ -119,8 +123,8 @@ type GPUClassStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClassUnits counts units. Where several classes or raw requests share the resource,
-// total is more than free, held and attached together.
+// ClassUnits counts units. Where several classes or raw requests share the
+// resource, total is more than free, held and attached together.
 type ClassUnits struct {
 	// Total is how many the class's nodes serve.
 	//
@@ -130,8 +134,8 @@ type ClassUnits struct {
 	//
 	// +kubebuilder:validation:Minimum=0
 	Free int32 `json:"free"`
-	// Held is how many devices of this class hold without a VMI that uses them: those
-	// that are bound for a VM that starts are among them.
+	// Held is how many devices of this class hold without a VMI that uses them:
+	// those that are bound for a VM that starts are among them.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Held int32 `json:"held"`
@@ -139,7 +143,8 @@ type ClassUnits struct {
 	//
 	// +kubebuilder:validation:Minimum=0
 	Attached int32 `json:"attached"`
-	// Lost is how many devices of this class have lost. They are not a part of total.
+	// Lost is how many devices of this class have lost. They are not a part of
+	// total.
 	//
 	// +kubebuilder:validation:Minimum=0
 	Lost int32 `json:"lost"`

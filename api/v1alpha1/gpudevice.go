@@ -5,9 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GPUDevice is a tenant's order for units of one class. It holds them, whether a VM
-// runs or not, until it is deleted. A VM names it in the annotation
-// "gpuctl.dev/devices" of its template.
+// GPUDevice is a tenant's order for units of one class. It holds them,
+// whether a VM runs or not, until it is deleted. A VM names it in the
+// annotation "gpuctl.dev/devices" of its template.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:categories=gpuctl
@@ -26,7 +26,8 @@ type GPUDevice struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the order. It cannot be changed: delete the device and order another one.
+	// Spec is the order. It cannot be changed: delete the device and order
+	// another one.
 	//
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an order cannot be changed: delete the device and create another one"
 	Spec GPUDeviceSpec `json:"spec"`
@@ -54,8 +55,9 @@ type GPUDeviceSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a GPUClass: write one that kubectl get gpuclasses lists"
 	ClassName string `json:"className"`
-	// Count is how many units are ordered, 1 to 64 and to the maxCount of the class. They
-	// are on one node, together with those of all other devices of the same VM.
+	// Count is how many units are ordered, 1 to 64 and to the maxCount of the
+	// class. They are on one node, together with those of all other devices of
+	// the same VM.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -64,11 +66,13 @@ type GPUDeviceSpec struct {
 	Count int32 `json:"count,omitempty"`
 }
 
-// GPUDeviceStatus is what became of an order. The binder writes origin of an order,
-// placement and answers; webhooks write origin of a template device, attachment and
-// bind request. DeviceState has the table of what they say together.
+// GPUDeviceStatus is what became of an order. The binder writes origin of an
+// order, placement and answers; webhooks write origin of a template device,
+// attachment and bind request. DeviceState has the table of what they say
+// together.
 type GPUDeviceStatus struct {
-	// State is one word for the fields below: Pending, Held, Bound, Attached or Lost.
+	// State is one word for the fields below: Pending, Held, Bound, Attached or
+	// Lost.
 	//
 	// +optional
 	State DeviceState `json:"state,omitempty"`
@@ -80,7 +84,8 @@ type GPUDeviceStatus struct {
 	//
 	// +optional
 	Placement *Placement `json:"placement,omitempty"`
-	// Attachment is the VMI for which the device is taken. Absent: it is free to be used.
+	// Attachment is the VMI for which the device is taken. Absent: it is free to
+	// be used.
 	//
 	// +optional
 	Attachment *Attachment `json:"attachment,omitempty"`
@@ -88,8 +93,8 @@ type GPUDeviceStatus struct {
 	//
 	// +optional
 	BindRequest *BindRequest `json:"bindRequest,omitempty"`
-	// Conditions are Held and Attached. The list is atomic, since each start of a VM
-	// writes it and the API server takes longer for a map.
+	// Conditions are Held and Attached. The list is atomic, since each start of
+	// a VM writes it and the API server takes longer for a map.
 	//
 	// +optional
 	// +listType=atomic
@@ -108,8 +113,8 @@ const (
 	OriginTemplate OriginKind = "Template" // gpuctl, from a template on a VM; it goes with the VM's need
 )
 
-// Origin says who made a device, and for whom. It counts instead of a label, which a
-// tenant can write.
+// Origin says who made a device, and for whom. It counts instead of a label,
+// which a tenant can write.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.vm) == (self.kind == 'Template')",message="a template device has a vm, an order has none"
 type Origin struct {
@@ -121,7 +126,8 @@ type Origin struct {
 	VM *VMReference `json:"vm,omitempty"`
 }
 
-// VMReference is one VirtualMachine, which another one of the same name is not.
+// VMReference is one VirtualMachine, which another one of the same name is
+// not.
 type VMReference struct {
 	// Name of the VirtualMachine.
 	//
@@ -143,8 +149,8 @@ type Placement struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
-	// ResourceName is the extended resource that is held: that of the class when the
-	// device was placed. The class may be gone.
+	// ResourceName is the extended resource that is held: that of the class when
+	// the device was placed. The class may be gone.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=308
@@ -156,14 +162,15 @@ type Placement struct {
 	Units int32 `json:"units"`
 	// Since is when they were first held on this node.
 	Since metav1.MicroTime `json:"since"`
-	// LostSince is when the node stopped to serve them. Then the device holds nothing;
-	// units that return heal it. Absent: they are there.
+	// LostSince is when the node stopped to serve them. Then the device holds
+	// nothing; units that return heal it. Absent: they are there.
 	//
 	// +optional
 	LostSince *metav1.MicroTime `json:"lostSince,omitempty"`
 }
 
-// Attachment is the VMI for which a device is taken. All devices of a set have the same.
+// Attachment is the VMI for which a device is taken. All devices of a set
+// have the same.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.vmiUID) || self.requestID != oldSelf.requestID || has(self.vmiUID) && self.vmiUID == oldSelf.vmiUID",message="a VMI has claimed this attachment: vmiUID stays until another request takes the device over",fieldPath=".vmiUID"
 type Attachment struct {
@@ -172,16 +179,17 @@ type Attachment struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	VMIName string `json:"vmiName"`
-	// VMIUID is the UID of the VMI. Absent: the VMI is being created and has none. It is
-	// written once for a request: nobody else gets the device while this attachment lasts.
+	// VMIUID is the UID of the VMI. Absent: the VMI is being created and has
+	// none. It is written once for a request: nobody else gets the device while
+	// this attachment lasts.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	VMIUID types.UID `json:"vmiUID,omitempty"`
-	// VMUID is the UID of the VirtualMachine that the VMI is made from: by it the VM's
-	// next VMI takes the device over. Absent: the VMI has none.
+	// VMUID is the UID of the VirtualMachine that the VMI is made from: by it
+	// the VM's next VMI takes the device over. Absent: the VMI has none.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -206,13 +214,14 @@ type BindRequest struct {
 	RequestID string `json:"requestID"`
 	// RequestedAt is when the webhook asked.
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
-	// Devices is how many devices the set has: the binder waits until as many have asked
-	// by this id.
+	// Devices is how many devices the set has: the binder waits until as many
+	// have asked by this id.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Devices int32 `json:"devices"`
-	// Answer is the binder's, the same for all devices of the set. Absent: there is none yet.
+	// Answer is the binder's, the same for all devices of the set. Absent: there
+	// is none yet.
 	//
 	// +optional
 	Answer *BindAnswer `json:"answer,omitempty"`

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GPUUsageRecord is one interval in which one consumer, a device or a pod, had units
-// on one node. The intervals of a consumer do not overlap. It is not in the tenant's
-// namespace, with which it would go, and names the tenant by UID: another namespace of
-// the same name is another tenant. UsageRecordName has its name, and the label
-// "gpuctl.dev/tenant-uid" finds a tenant's.
+// GPUUsageRecord is one interval in which one consumer, a device or a pod,
+// had units on one node. The intervals of a consumer do not overlap. It is
+// not in the tenant's namespace, with which it would go, and names the
+// tenant by UID: another namespace of the same name is another tenant.
+// UsageRecordName has its name, and the label "gpuctl.dev/tenant-uid" finds
+// a tenant's.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=gpuctl
@@ -35,8 +36,8 @@ type GPUUsageRecord struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what was used. Like a GPUNode's it is an observation, and has no status
-	// beside it. Once it has an end it cannot be changed.
+	// Spec is what was used. Like a GPUNode's it is an observation, and has no
+	// status beside it. Once it has an end it cannot be changed.
 	Spec GPUUsageRecordSpec `json:"spec"`
 }
 
@@ -89,14 +90,15 @@ type GPUUsageRecordSpec struct {
 	//
 	// +optional
 	End *metav1.MicroTime `json:"end,omitempty"`
-	// Reason is why it ended, in one word: Released, Moved, Lost, Ended, LastSeen.
+	// Reason is why it ended, in one word: Released, Moved, Lost, Ended,
+	// LastSeen.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*$`
 	Reason string `json:"reason,omitempty"`
-	// Estimated says that start or end is when the consumer was first or last seen, since
-	// nobody watched when it came or went.
+	// Estimated says that start or end is when the consumer was first or last
+	// seen, since nobody watched when it came or went.
 	//
 	// +optional
 	Estimated bool `json:"estimated,omitempty"`
@@ -154,11 +156,11 @@ const (
 	UsageLastSeen = "LastSeen" // the pod was gone when somebody looked again; estimated
 )
 
-// UsageRecordName returns the name of the record of an interval: the tenant's UID, a
-// dash, and 24 digits that follow from the consumer's UID, the class or resource name
-// and the start in microseconds. So whoever writes the same interval again finds it,
-// and a pod with two resources has two. It is at most 61 characters with the UIDs that
-// Kubernetes gives.
+// UsageRecordName returns the name of the record of an interval: the
+// tenant's UID, a dash, and 24 digits that follow from the consumer's UID,
+// the class or resource name and the start in microseconds. So whoever
+// writes the same interval again finds it, and a pod with two resources has
+// two. It is at most 61 characters with the UIDs that Kubernetes gives.
 func UsageRecordName(s *GPUUsageRecordSpec) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		string(s.Consumer.UID), s.ClassName, s.ResourceName, fmt.Sprint(s.Start.UnixMicro()),

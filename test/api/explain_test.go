@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
@@ -36,6 +38,47 @@ func TestExplain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// kubectl explain breaks lines of more than 76 characters, and keeps the ends of lines
+// that there are: a longer one would leave a word alone on the next.
+func TestDescriptionsFit(t *testing.T) {
+	for name, text := range crds(t) {
+		var crd struct {
+			Spec struct {
+				Versions []struct {
+					Schema struct{ OpenAPIV3Schema map[string]any }
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(text), &crd); err != nil {
+			t.Fatal(err)
+		}
+		fits(t, name, crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
+	}
+}
+
+func fits(t *testing.T, path string, schema map[string]any) {
+	t.Helper()
+	description, _ := schema["description"].(string)
+	for line := range strings.SplitSeq(description, "\n") {
+		if len(line) > 76 {
+			t.Errorf("%s: a line of %d characters: %s", path, len(line), line)
+		}
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, p := range properties {
+		// The others' texts are Kubernetes' own.
+		if p, ok := p.(map[string]any); ok && name != "apiVersion" && name != "kind" {
+			if name == "conditions" {
+				delete(p, "items")
+			}
+			fits(t, path+"."+name, p)
+		}
+	}
+	if items, ok := schema["items"].(map[string]any); ok {
+		fits(t, path+"[]", items)
 	}
 }
 
