@@ -68,8 +68,9 @@ type GPUClassSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	DisplayName string `json:"displayName,omitempty"`
-	// MaxCount is how many units one device of the class may have, 1 to 64. A
-	// lower one holds for new orders only.
+	// MaxCount is how many units one device of the class may have, 1 to 64. The
+	// default is 8, as many GPUs as most large servers have. A lower one holds
+	// for new orders only.
 	//
 	// +optional
 	// +kubebuilder:default=8

@@ -59,6 +59,9 @@ func TestDeviceChanges(t *testing.T) {
 	})
 	statusOnlyBySubresource(t, c, u, `{"status":{"state":"Pending"}}`)
 
+	if with := create(t, c, device("name: with-status", "{className: h200}\nstatus: {state: Pending, origin: {kind: Order}}")); with.Object["status"] != nil {
+		t.Errorf("a status was created: %v", with.Object["status"])
+	}
 	more := create(t, c, device("name: changes-2", "{className: h200, count: 2}"))
 	changes(t, c, more, map[string]change{"back to the default": {patch: `{"spec":{"count":null}}`, refused: immutable}})
 }
