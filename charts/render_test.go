@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/charts"
 )
 
@@ -199,25 +200,50 @@ func TestReleasesDoNotClash(t *testing.T) {
 	}
 }
 
-// CRDs outlive the release, and Helm knows whose they are.
+// CRDs outlive the release, and Helm knows whose they are. Kinds that nothing acts on
+// yet are not installed.
 func TestCRDsAreKept(t *testing.T) {
 	files, err := render(t, load(t), "gpu: {enabled: true}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var crds int
+	var crds []string
 	for _, o := range objects(t, files) {
 		if o.Kind != "CustomResourceDefinition" {
 			continue
 		}
-		crds++
+		crds = append(crds, o.Metadata.Name)
 		if o.Metadata.Annotations["helm.sh/resource-policy"] != "keep" || o.Metadata.Labels["app.kubernetes.io/instance"] != first.Name {
 			t.Errorf("%s: labels %v, annotations %v", o.Metadata.Name, o.Metadata.Labels, o.Metadata.Annotations)
 		}
 	}
-	entries, err := charts.FS.ReadDir(charts.GPUOperatorHooks + "/files/crds")
-	if err != nil || crds != len(entries) || crds == 0 {
-		t.Errorf("%d CRDs of %d files: %v", crds, len(entries), err)
+	if diff := cmp.Diff([]string{"gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev"}, crds); diff != "" {
+		t.Errorf("CRDs (-want +got):\n%s", diff)
+	}
+}
+
+// What reads the settings can read what the chart writes, whatever the values.
+func TestSettingsDecode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values string
+		want   []string
+	}{
+		"none": {"gpu: {enabled: true}", []string{}},
+		"two":  {"gpu: {enabled: true, resourceNames: [example.com/gpu, nvidia.com/NVIDIA_A10-12Q]}", []string{"example.com/gpu", "nvidia.com/NVIDIA_A10-12Q"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings, found := as[struct{ Data map[string]string }](t, mustRender(t, tc.values), "ConfigMap", v1alpha1.SettingsName)
+			if !found {
+				t.Fatal("there is no such ConfigMap")
+			}
+			got, err := v1alpha1.DecodeResourceNames(settings.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("resource names (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

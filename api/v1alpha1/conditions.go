@@ -42,3 +42,35 @@ func Contested(message string) metav1.Condition {
 	}
 	return metav1.Condition{Type: ConditionContested, Status: metav1.ConditionTrue, Reason: ReasonReverted, Message: message}
 }
+
+// Types of the conditions of a GPUClass.
+const (
+	// ConditionPermitted says whether KubeVirt lets VMs have the class's resource.
+	ConditionPermitted = "Permitted"
+	// ConditionAvailable says whether a device of one unit could be placed now.
+	ConditionAvailable = "Available"
+)
+
+// Reasons of ConditionPermitted. Where there is no KubeVirt it is Unknown, NoKubeVirt.
+const (
+	ReasonPermitted    = "Permitted"    // True: a PCI or a mediated entry of the table has the name
+	ReasonNoTable      = "NoTable"      // True: without a table KubeVirt permits everything
+	ReasonNotPermitted = "NotPermitted" // False, of ConditionAvailable, too
+)
+
+// Reasons of ConditionAvailable.
+const (
+	ReasonFree      = "Free"      // True
+	ReasonTaken     = "Taken"     // False: all units are held or in use
+	ReasonNotServed = "NotServed" // False: no node of the class serves any
+)
+
+// Permitted makes the condition that says whether KubeVirt permits the resource.
+func Permitted(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: ConditionPermitted, Status: status, Reason: reason, Message: message}
+}
+
+// Available makes the condition that says whether there is something to order.
+func Available(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: ConditionAvailable, Status: status, Reason: reason, Message: message}
+}

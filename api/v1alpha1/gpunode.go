@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// GPUNode is the PCI inventory of one node, as far as GPUs go. Its name is the
-// node's. Only that node's agent writes it, and only when what it says changes:
-// that the agent lives is told by a Lease.
+// GPUNode is the PCI inventory of one node, as far as GPUs go. Its name is
+// the node's. Only that node's agent writes it, and only when what it says
+// changes: that the agent lives is told by a Lease.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=gpuctl
@@ -17,8 +17,8 @@ type GPUNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the agent saw. Like that of a CSINode or a ResourceSlice it is
-	// an observation: nobody asks anything of the node with it.
+	// Spec is what the agent saw. Like that of a CSINode or a ResourceSlice it
+	// is an observation: nobody asks anything of the node with it.
 	Spec GPUNodeSpec `json:"spec"`
 }
 
@@ -54,8 +54,8 @@ type GPUNodeSpec struct {
 	//
 	// +optional
 	IOMMUFD *bool `json:"iommufd,omitempty"`
-	// Functions are NVIDIA's PCI functions, and those of other vendors in the IOMMU
-	// groups of NVIDIA's, in the order of their addresses.
+	// Functions are NVIDIA's PCI functions, and those of other vendors in the
+	// IOMMU groups of NVIDIA's, in the order of their addresses.
 	//
 	// +optional
 	// +listType=atomic
@@ -99,7 +99,8 @@ type Function struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Driver string `json:"driver,omitempty"`
-	// DriverOverride is the only driver that may bind to the function. Absent: any.
+	// DriverOverride is the only driver that may bind to the function. Absent:
+	// any.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -5,9 +5,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // WiringName is the name of the only GPUWiring.
 const WiringName = "cluster"
 
-// GPUWiring is what gpuctl's controller says about the wiring of the cluster: whether
-// VMs can use what the nodes serve, and who keeps undoing it. There is one, named
-// cluster; the controller makes it.
+// GPUWiring is what gpuctl's controller says about the wiring of the
+// cluster: whether VMs can use what the nodes serve, and who keeps undoing
+// it. There is one, named cluster; the controller makes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=gpuctl
@@ -23,8 +23,8 @@ type GPUWiring struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Status is what the controller found. It has no spec: what is wanted follows
-	// from the nodes, and from the values of the chart.
+	// Status is what the controller found. It has no spec: what is wanted
+	// follows from the nodes, and from the values of the chart.
 	//
 	// +optional
 	Status GPUWiringStatus `json:"status,omitempty"`
@@ -51,8 +51,8 @@ type GPUWiringStatus struct {
 	//
 	// +optional
 	LastWrite *metav1.MicroTime `json:"lastWrite,omitempty"`
-	// Reverts are the last times that somebody took away what gpuctl had written,
-	// oldest first.
+	// Reverts are the last times that somebody took away what gpuctl had
+	// written, oldest first.
 	//
 	// +optional
 	// +listType=atomic
@@ -71,13 +71,14 @@ type GPUWiringStatus struct {
 type Revert struct {
 	// Time is when the controller saw it.
 	Time metav1.MicroTime `json:"time"`
-	// Manager is the field manager that did it. Absent: the API server has no record,
-	// since the update only took fields away.
+	// Manager is the field manager that did it. Absent: the API server has no
+	// record, since the update only took fields away.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Manager string `json:"manager,omitempty"`
-	// Lost is what was taken away, "10DE:2335 as nvidia.com/GH100_H200_SXM_141GB".
+	// Lost is what was taken away, "10DE:2335 as
+	// nvidia.com/GH100_H200_SXM_141GB".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

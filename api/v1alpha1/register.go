@@ -11,7 +11,10 @@ var GroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 // AddToScheme makes the kinds known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GPUNode{}, &GPUNodeList{}, &GPUWiring{}, &GPUWiringList{})
+	s.AddKnownTypes(GroupVersion,
+		&GPUNode{}, &GPUNodeList{}, &GPUWiring{}, &GPUWiringList{},
+		&GPUClass{}, &GPUClassList{}, &GPUDevice{}, &GPUDeviceList{}, &GPUUsageRecord{}, &GPUUsageRecordList{},
+	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

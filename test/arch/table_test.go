@@ -63,6 +63,7 @@ var layers = []layer{
 	},
 	{pkg: "hack/gendocs", sentence: "writes the generated documentation", ours: "internal/cli internal/diagnose", others: "none"},
 
+	{pkg: "test/api", sentence: "the kinds on a real API server", ours: "api/v1alpha1 charts test/cluster"},
 	{pkg: "test/arch", sentence: "this test"},
 	{pkg: "test/bench", sentence: "whole commands timed against others", ours: "internal/gpu test/fakesys"},
 	{pkg: "test/bench/fleet", sentence: "made-up nodes of a large cluster", ours: "api/v1alpha1 internal/gpu"},

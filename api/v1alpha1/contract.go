@@ -1,0 +1,136 @@
+package v1alpha1
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// What VMs and namespaces say to gpuctl.
+const (
+	// AnnotationDevices is on the template of a VM and so on its VMIs: which devices it
+	// wants, as References encodes them.
+	AnnotationDevices = GroupName + "/devices"
+	// LabelDeviceReference is with that annotation, and only with it: by it webhooks are
+	// called. Its value is ValueTrue.
+	LabelDeviceReference = GroupName + "/device-reference"
+	// LabelTemplateDevice is on each device that gpuctl made from a template, to select
+	// them. What tells them apart is status.origin. Its value is ValueTrue.
+	LabelTemplateDevice = GroupName + "/template-device"
+	// LabelParent is on a namespace: the name of the one above it.
+	LabelParent = GroupName + "/parent"
+	// LabelTenantUID is on a GPUUsageRecord: the UID of the tenant's namespace.
+	LabelTenantUID = GroupName + "/tenant-uid"
+	// ValueTrue is the value of labels that are there or not.
+	ValueTrue = "true"
+)
+
+// FinalizerUnits is on a device for as long as it holds units.
+const FinalizerUnits = GroupName + "/units"
+
+// LabelEntitlement returns the key of the label by which a namespace, and those below
+// it, has an entitlement; its value is ValueTrue. All of gpuctl's labels of namespaces
+// have the prefix "gpuctl.dev/", so that one rule can say who may write them.
+func LabelEntitlement(name string) string { return GroupName + "/entitlement." + name }
+
+// BudgetAll is the key of the budget for all GPUs together, in a ResourceQuota's hard
+// limits and in Cozystack's resourceQuotas. All budgets count units.
+const BudgetAll = GroupName + "/gpus"
+
+// BudgetOfClass returns the key of the budget for a class.
+func BudgetOfClass(class string) string { return "class." + GroupName + "/" + class }
+
+// BudgetOfResource returns the key of the budget for a resource name in a ResourceQuota.
+// In Cozystack it is the resource name itself.
+func BudgetOfResource(resourceName string) string { return "requests." + resourceName }
+
+// Limits of what can be asked for.
+const (
+	MaxUnitsPerDevice = 64 // and so the greatest maxCount of a class
+	MaxDevicesPerSet  = 64 // devices and templates of one VM together
+	MaxClassName      = 63 // a part of the key of a budget
+	MaxDeviceName     = 60 // with a dash and two digits it is 63: a DNS label
+	MaxEntitlement    = 51 // with "entitlement." it is 63: the name of a label
+)
+
+// GPUName returns the name, in a VMI's gpus, of a device's unit; the first is 0. No two
+// units of one namespace have the same: what is behind the last dash is the number.
+func GPUName(device string, unit int) string { return device + "-" + strconv.Itoa(unit) }
+
+// SettingsName is the name of the ConfigMap, in gpuctl's own namespace, that the chart
+// makes and admission policies take as parameter.
+const SettingsName = "gpuctl-settings"
+
+// SettingResourceNames is its key with the resource names that count as GPUs: a JSON
+// list of strings.
+const SettingResourceNames = "resourceNames"
+
+// EncodeResourceNames returns the value of SettingResourceNames: sorted, each name once.
+func EncodeResourceNames(names []string) string {
+	out, _ := json.Marshal(slices.Compact(slices.Sorted(slices.Values(names)))) // strings: no error
+	if len(names) == 0 {
+		return "[]"
+	}
+	return string(out)
+}
+
+// DecodeResourceNames reads the value of SettingResourceNames out of the data of the
+// ConfigMap. The error names every entry that is no resource name.
+func DecodeResourceNames(data map[string]string) ([]string, error) {
+	text, ok := data[SettingResourceNames]
+	if !ok {
+		return nil, fmt.Errorf("read ConfigMap %s: it has no key %q", SettingsName, SettingResourceNames)
+	}
+	names := []string{}
+	if err := decodeStrictly(text, &names); err != nil {
+		return nil, fmt.Errorf("read %s of ConfigMap %s: want a JSON list of strings: %w", SettingResourceNames, SettingsName, err)
+	}
+	var errs []error
+	for i, name := range names {
+		if err := checkResourceName(name); err != nil {
+			errs = append(errs, fmt.Errorf("read %s of ConfigMap %s: entry %d: %w", SettingResourceNames, SettingsName, i, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return names, nil
+}
+
+// checkResourceName says why a name is not that of an extended resource.
+func checkResourceName(name string) error {
+	if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+		return fmt.Errorf("%q: %s", name, problems[0])
+	}
+	if !strings.Contains(name, "/") {
+		return fmt.Errorf("%q has no domain: an extended resource is written domain/name", name)
+	}
+	return nil
+}
+
+// decodeStrictly reads one JSON value and nothing after it, without fields that are
+// not known. It does not take null, which would leave out as it is.
+func decodeStrictly(text string, out any) error {
+	if strings.TrimSpace(text) == "null" {
+		return errors.New("it is null")
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(out); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("it is empty")
+		}
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows behind its end")
+	}
+	return nil
+}
