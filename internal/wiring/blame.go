@@ -28,7 +28,7 @@ func (c *Controller) settle(t *patch.Target, whole bool) {
 	c.known = remember(t)
 	// Somebody else may have permitted what instances wait for.
 	if before == nil || slices.ContainsFunc(c.known.names, func(n gpu.ResourceName) bool { return !slices.Contains(before.names, n) }) {
-		c.after.due(t)
+		c.followed(t)
 	}
 }
 

@@ -108,6 +108,9 @@ func (c *Controller) next(wired error) time.Duration {
 	if heldBack(wired) {
 		sooner(askAgain) // VMs are not watched, and somebody may be taking them away
 	}
+	if c.workloads.again {
+		sooner(workloadsLast - now.Sub(c.workloads.at))
+	}
 	sooner(c.contest.wait(now))
 	sooner(c.contest.calm(now))
 	for _, since := range c.unserved {
@@ -262,6 +265,6 @@ func (c *Controller) write(ctx context.Context, in *patch.Input, plan patch.Plan
 	if err == nil && len(done.LeftOut) == 0 { // else something may be missing still
 		c.undone, c.known = false, remember(&in.Target)
 	}
-	c.after.due(&in.Target)
+	c.followed(&in.Target)
 	return err
 }

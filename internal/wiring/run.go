@@ -66,6 +66,15 @@ func (f *follower) of() *patch.Target {
 	return &copied
 }
 
+// followed has what follows a write, or a look at a target that needs none, done. What
+// was found of another target says nothing about this one.
+func (c *Controller) followed(t *patch.Target) {
+	if before := c.after.of(); before == nil || before.Meta("uid") != t.Meta("uid") {
+		c.gate.Store(nil)
+	}
+	c.after.due(t)
+}
+
 // Changed says that something may have changed that the wiring follows from. While
 // another replica leads, nothing comes of it.
 func (c *Controller) Changed() {

@@ -26,6 +26,7 @@ func (c *Controller) planner(ctx context.Context) patch.Planner {
 		// What was read a moment ago is good enough to hold something back.
 		if fresh || c.Now().Sub(c.workloads.at) < workloadsLast {
 			if result, err := with(in); err != nil || fresh || !patch.DependsOnWorkloads(&in, &result) {
+				c.workloads.again = !fresh
 				return result, err
 			}
 		}
@@ -38,13 +39,15 @@ func (c *Controller) planner(ctx context.Context) patch.Planner {
 }
 
 // workloadsLast is for how long what VMs ask for is not read again.
-const workloadsLast = 10 * time.Second
+const workloadsLast = 3 * time.Second
 
 // workloads are what VMs ask for, as it was last read.
 type workloads struct {
 	list []gpu.Workload
 	all  bool // nothing that could not be read is missing
 	at   time.Time
+	// again says that they held something back after they were read.
+	again bool
 }
 
 func (c *Controller) readWorkloads(ctx context.Context) error {
@@ -59,6 +62,6 @@ func (c *Controller) readWorkloads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.workloads = workloads{facts.Workloads, len(notes) == 0, c.Now()}
+	c.workloads = workloads{list: facts.Workloads, all: len(notes) == 0, at: c.Now()}
 	return nil
 }

@@ -172,7 +172,8 @@ func (r *replay) manage(hco, kubevirt any) (made *unstructured.Unstructured) {
 // fieldCase is a case, and what its checks.yaml leaves open.
 type fieldCase struct {
 	slug   string
-	words  []string // of the condition's message, where the plan is refused
+	reason string   // of the condition, where it is neither Wired nor Refused
+	words  []string // of its message
 	pruned bool     // the CRD does not let all of the object through
 }
 
@@ -180,7 +181,7 @@ type fieldCase struct {
 // depends on them.
 func replayed() map[string]fieldCase {
 	return map[string]fieldCase{
-		"a sibling list and a blank in a name":       {slug: "05-pcihostdevices-sibling-and-space-in-name", pruned: true},
+		"a sibling list and a blank in a name":       {slug: "05-pcihostdevices-sibling-and-space-in-name", pruned: true, reason: v1alpha1.ReasonIncomplete, words: []string{"nvidia.com/GRID_P4-1Q"}},
 		"an Intel wildcard":                          {slug: "08-intel-wildcard-selector"},
 		"NIC and USB entries":                        {slug: "10-nic-and-usb-entries"},
 		"null lists":                                 {slug: "12-null-device-lists", pruned: true},
@@ -201,7 +202,7 @@ func replayed() map[string]fieldCase {
 		"cards without a driver":                     {slug: "46-v100-pairs-no-driver"},
 		"virtual functions that look like GPUs":      {slug: "47-a5000-virtual-functions-look-like-gpus"},
 		"a driver of the host":                       {slug: "50-host-driver-preinstalled"},
-		"a profile in another case":                  {slug: "55-vgpu-profile-case-mismatch"},
+		"a profile in another case":                  {slug: "55-vgpu-profile-case-mismatch", reason: v1alpha1.ReasonIncomplete, words: []string{"nvidia.com/NVIDIA_RTX5000-Ada-8Q"}},
 		"a name of two ids, and one without a slash": {slug: "65-hypershift-nodepool-host-devices"},
 		"labelled for vGPUs, and no mediated device": {slug: "70-label-says-vgpu-hardware-says-no-mdev"},
 	}
@@ -343,7 +344,7 @@ func (r *replay) replayCase(tc fieldCase) {
 	}
 	managed := kubeVirt(r.t, r.Cluster)
 
-	reason := v1alpha1.ReasonWired
+	reason := cmp.Or(tc.reason, v1alpha1.ReasonWired)
 	if files.check.Exit != 0 {
 		reason = v1alpha1.ReasonRefused
 	}
