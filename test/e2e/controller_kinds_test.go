@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,4 +52,59 @@ func TestHyperConvergedServesAnotherVersion(t *testing.T) {
 		}
 		s.Eventually(repair, "it is repaired in v1", wired("v1", table...))
 	}
+}
+
+// A pool asks for the old name, of a kind that came after the controller: it counts.
+func TestKindComesLater(t *testing.T) {
+	const hexName = "nvidia.com/2335"
+	s := newStage(t)
+	s.AddNode(gpuNode("worker-1", hexName, 2))
+	s.installController("controller.staleAfter=2s", "controller.resync=2s")
+	s.Eventually(repair, "it is wired", s.permits(hexName))
+	crd := s.Decode("{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: virtualmachinepools.pool.kubevirt.io}}")
+	s.definedAnew(crd)
+	pool := s.Decode(`{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: waiting, namespace: default}, spec: {
+		replicas: 0, selector: {matchLabels: {pool: waiting}}, virtualMachineTemplate: {metadata: {labels: {pool: waiting}}, spec: {runStrategy: Halted, template: {metadata: {labels: {pool: waiting}}, spec: {
+			domain: {resources: {requests: {memory: 64Mi}}, devices: {gpus: [{name: gpu, deviceName: ` + hexName + `}]}}}}}}}}`)
+	s.Eventually(soon, "the pool is taken", func(ctx context.Context) error {
+		_, err := s.Resource(pool).Create(ctx, pool, metav1.CreateOptions{})
+		return err
+	})
+	t.Cleanup(func() { deleteAnyway(t, s.Cluster, pool) })
+	s.SetAllocatable("worker-1", hexName, 0)
+	s.SetAllocatable("worker-1", h200, 2)
+	s.Eventually(repair, "the new name is permitted", s.permits(hexName, h200))
+	s.Always(8*time.Second, "the pool uses the old name", s.permits(hexName, h200))
+	deleteAnyway(t, s.Cluster, pool)
+	s.Eventually(soon, "the old name goes with its last user", s.permits(h200))
+}
+
+// definedAnew deletes a CRD and creates it again.
+func (s *stage) definedAnew(crd *unstructured.Unstructured) {
+	s.t.Helper()
+	was, err := s.Resource(crd).Get(s.t.Context(), crd.GetName(), metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	delete(was.Object, "status")
+	for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"} {
+		unstructured.RemoveNestedField(was.Object, "metadata", field)
+	}
+	back := sync.OnceFunc(func() {
+		s.Eventually(soon, "the CRD is back", func(ctx context.Context) error {
+			_, err := s.Resource(crd).Create(ctx, was, metav1.CreateOptions{})
+			return err
+		})
+	})
+	s.t.Cleanup(back)
+	deleteAnyway(s.t, s.Cluster, crd)
+	s.Eventually(soon, "the CRD is gone", func(ctx context.Context) error {
+		_, err := s.Resource(crd).Get(ctx, crd.GetName(), metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return errorf("it is there: %v", err)
+		}
+		return nil
+	})
+	time.Sleep(2 * time.Second) // the API server serves it for a moment more
+	back()
 }
