@@ -44,6 +44,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"stale without unit":                {"controller: {staleAfter: 24}", "controller.staleAfter"},
 		"never a look":                      {"controller: {resync: 0s}", "controller.resync"},
 		"no lease":                          {"controller: {leaderElection: {leaseDuration: 0s}}", "controller.leaderElection.leaseDuration"},
+		"hardly any time before a retry":    {"controller: {leaderElection: {retryPeriod: 99ms}}", "controller.leaderElection.retryPeriod"},
+		"the same, in seconds":              {"controller: {leaderElection: {retryPeriod: 0.05s}}", "controller.leaderElection.retryPeriod"},
 		"misspelt election":                 {"controller: {leaderElection: {renew: 10s}}", "renew"},
 		"the health port":                   {"controller: {metrics: {port: 8081}}", "controller.metrics.port"},
 		"a port with privilege":             {"controller: {metrics: {port: 443}}", "controller.metrics.port"},

@@ -81,8 +81,10 @@ func (c *Client) Gather(ctx context.Context, lenient bool) (docs []manifest.Docu
 }
 
 // Workloads reads what may ask for devices. Notes name what could not be read; the
-// error is [ErrNotReady] when the cluster lacks VMs.
+// error is [ErrNotReady] when the cluster lacks VMs. Kinds are looked up anew each time,
+// as Gather does: one that was not served before may have come.
 func (c *Client) Workloads(ctx context.Context) (docs []manifest.Document, notes []string, err error) {
+	c.mapper.Reset()
 	return c.read(ctx, workloads(), false)
 }
 

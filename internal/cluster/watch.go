@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,11 +29,16 @@ type Watcher struct {
 	cache   cache.Cache
 	changed func()
 	log     logr.Logger
-	again   chan struct{} // a CRD came or went
+	again   chan struct{} // a CRD came, went or changed
 
-	mu    sync.Mutex
-	kinds map[schema.GroupKind]watched
+	mu       sync.Mutex
+	followed bool // kinds has been complete once
+	kinds    map[schema.GroupKind]watched
 }
+
+// ErrNotSynced is returned while objects are not held yet that there are: what follows
+// from the others would be wrong.
+var ErrNotSynced = errors.New("not all objects are held yet")
 
 // watched is a kind whose objects are held.
 type watched struct {
@@ -45,8 +52,15 @@ func NewWatcher(c *Client, in cache.Cache, changed func(), log logr.Logger) *Wat
 	return &Watcher{client: c, cache: in, changed: changed, log: log, again: make(chan struct{}, 1), kinds: map[schema.GroupKind]watched{}}
 }
 
-// retryKind is when a kind that has a CRD and is not served yet is asked for again.
-const retryKind = time.Second
+const (
+	// retryKind is when a kind that has a CRD and is not served yet is asked for again.
+	retryKind = time.Second
+	// settle is after how long at most what the API server says of its kinds follows
+	// their CRDs; then it is asked for a kind that is missing as seldom as this.
+	settle = 8 * time.Second
+	// syncPatience is how long Documents waits for objects that are being fetched.
+	syncPatience = 3 * time.Second
+)
 
 // Start watches until ctx ends. On every replica, leading or not: who takes over has
 // all at hand.
@@ -63,21 +77,28 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 	_, err = definitions.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { wake() }, DeleteFunc: func(any) { wake() },
-		UpdateFunc: func(any, any) {}, // versions of a kind are not expected to go
+		UpdateFunc: func(before, after any) { // of versions, too, one comes and another goes
+			if before.(metav1.Object).GetGeneration() != after.(metav1.Object).GetGeneration() {
+				wake()
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("watch CustomResourceDefinitions: %w", err)
 	}
-	for {
+	for pause := retryKind; ; {
 		var retry <-chan time.Time
-		if !w.follow(ctx) {
-			retry = time.After(retryKind)
+		// A CRD tells before the API server serves what it says.
+		if !w.follow(ctx) || pause < settle {
+			retry = time.After(pause)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.again:
+			pause = retryKind
 		case <-retry:
+			pause = min(2*pause, settle)
 		}
 	}
 }
@@ -99,10 +120,11 @@ func (w *Watcher) definitions(ctx context.Context) (informer cache.Informer, err
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
 // follow watches the kinds that are served and forgets those that are gone. done is
-// false when one has a CRD and is not served yet.
+// false when one of them, or of those that are read when need be, has a CRD and is not
+// served yet.
 func (w *Watcher) follow(ctx context.Context) (done bool) {
-	done = true
 	w.client.mapper.Reset()
+	done, failed := true, false
 	for _, l := range gathered() {
 		kind := schema.GroupKind{Group: l.group, Kind: l.kind}
 		mapping, err := w.client.mapper.RESTMapping(kind)
@@ -110,18 +132,26 @@ func (w *Watcher) follow(ctx context.Context) (done bool) {
 		case err == nil:
 			err = w.add(ctx, mapping.GroupVersionKind)
 		case meta.IsNoMatchError(err):
-			gone, err2 := w.remove(ctx, kind)
-			if err = err2; gone {
-				w.changed()
-			}
+			err = w.remove(ctx, kind)
 			done = done && !w.defined(ctx, kind)
 		}
 		if err != nil {
-			done = false
+			failed = true
 			w.log.Error(err, "watch", "kind", kind.String())
 		}
 	}
-	return done
+	for _, l := range workloads() {
+		kind := schema.GroupKind{Group: l.group, Kind: l.kind}
+		if _, err := w.client.mapper.RESTMapping(kind); meta.IsNoMatchError(err) {
+			done = done && !w.defined(ctx, kind)
+		}
+	}
+	if !failed {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.followed = true
+	}
+	return done && !failed
 }
 
 // defined reports a CRD of the kind.
@@ -135,11 +165,17 @@ func definition() metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}
 }
 
+// add watches a kind in a version, and in that one only.
 func (w *Watcher) add(ctx context.Context, gvk schema.GroupVersionKind) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, known := w.kinds[gvk.GroupKind()]; known {
-		return nil
+	if have, known := w.kinds[gvk.GroupKind()]; known {
+		if have.gvk == gvk {
+			return nil
+		}
+		if err := w.drop(ctx, have.gvk); err != nil {
+			return err
+		}
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gvk)
@@ -162,33 +198,53 @@ func (w *Watcher) add(ctx context.Context, gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-func (w *Watcher) remove(ctx context.Context, kind schema.GroupKind) (gone bool, err error) {
+// remove forgets a kind that is gone.
+func (w *Watcher) remove(ctx context.Context, kind schema.GroupKind) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	have, known := w.kinds[kind]
 	if !known {
-		return false, nil
+		return nil
 	}
+	return w.drop(ctx, have.gvk)
+}
+
+// drop ends the watching of a kind in a version.
+func (w *Watcher) drop(ctx context.Context, gvk schema.GroupVersionKind) error {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(have.gvk)
-	delete(w.kinds, kind)
-	return true, w.cache.RemoveInformer(ctx, u)
+	u.SetGroupVersionKind(gvk)
+	delete(w.kinds, gvk.GroupKind())
+	w.changed()
+	return w.cache.RemoveInformer(ctx, u)
 }
 
 // Synced reports that all objects of the kinds that are served are held.
-func (w *Watcher) Synced() bool {
+func (w *Watcher) Synced() bool { return w.synced() == nil }
+
+// synced returns ErrNotSynced, and of which kind objects are missing.
+func (w *Watcher) synced() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range w.kinds {
+	if !w.followed {
+		return fmt.Errorf("%w: which kinds there are is not known", ErrNotSynced)
+	}
+	for kind, k := range w.kinds {
 		if !k.informer.HasSynced() {
-			return false
+			return fmt.Errorf("%w: of kind %s", ErrNotSynced, kind)
 		}
 	}
-	return len(w.kinds) > 0 // nodes are always served
+	return nil
 }
 
-// Documents returns what is held. The objects must not be changed.
+// Documents returns what is held. The objects must not be changed. The error is
+// [ErrNotSynced] when that is not all after a moment.
 func (w *Watcher) Documents(ctx context.Context) ([]manifest.Document, error) {
+	ctx, cancel := context.WithTimeout(ctx, syncPatience)
+	defer cancel()
+	full := func(context.Context) (bool, error) { return w.Synced(), nil }
+	if wait.PollUntilContextCancel(ctx, syncPatience/100, true, full) != nil {
+		return nil, cmp.Or(w.synced(), ErrNotSynced)
+	}
 	w.mu.Lock()
 	var kinds []schema.GroupVersionKind
 	for _, k := range w.kinds {

@@ -39,13 +39,12 @@ func AddFlags(flags *pflag.FlagSet) {
 func Load(file string, flags *pflag.FlagSet) (s Settings, notes []string, err error) {
 	v := viper.New()
 	if file != "" {
-		v.SetConfigFile(file)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
-			return s, nil, fmt.Errorf("read %s: %w", file, err)
+		given, err := read(file)
+		if err != nil {
+			return s, nil, err
 		}
-		if err := unknown(v); err != nil {
-			return s, nil, fmt.Errorf("%s: %w", file, err)
+		if err := v.MergeConfigMap(given); err != nil {
+			return s, nil, fmt.Errorf("read %s: %w", file, err)
 		}
 	}
 	for _, k := range keys() {
@@ -73,30 +72,10 @@ func sources(file string) string {
 	return file + ", flags and environment"
 }
 
-// unknown refuses keys of a file that are no settings: what was meant would be left out
-// in silence. A section without anything in it is none.
-func unknown(v *viper.Viper) error {
-	var names []string
-	for _, k := range keys() {
-		names = append(names, k.name)
-	}
-	var wrong []error
-	for _, given := range slices.Sorted(slices.Values(v.AllKeys())) {
-		known := slices.ContainsFunc(names, func(name string) bool {
-			name = strings.ToLower(name)
-			return name == given || v.Get(given) == nil && strings.HasPrefix(name, given+".")
-		})
-		if !known {
-			wrong = append(wrong, fmt.Errorf("unknown key %q; the keys are %s", given, strings.Join(names, ", ")))
-		}
-	}
-	return errors.Join(wrong...)
-}
-
 // duration reads a duration, and refuses one without a unit: 24 would be 24
-// nanoseconds.
+// nanoseconds. Zero needs none.
 func duration(from, to reflect.Type, value any) (any, error) {
-	if to != reflect.TypeFor[time.Duration]() || from == to || value == 0 || value == "0" {
+	if to != reflect.TypeFor[time.Duration]() || from == to {
 		return value, nil
 	}
 	d, err := time.ParseDuration(fmt.Sprint(value))

@@ -98,6 +98,9 @@ func (k key) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.flag(), "-", "_"))
 }
 
+// shortestRetry keeps replicas from asking for the Lease all the time.
+const shortestRetry = 100 * time.Millisecond
+
 // check refuses settings that cannot work, and names each of them.
 func (s *Settings) check() error {
 	var wrong []error
@@ -113,7 +116,7 @@ func (s *Settings) check() error {
 	refuse(s.Metrics.Port != 0 && s.Metrics.Port == s.Health.Port, "metrics.port", "%d is health.port as well", s.Metrics.Port)
 	l := s.LeaderElection
 	refuse(l.Enabled && l.Namespace == "", "leaderElection.namespace", "is not given, and $POD_NAMESPACE is not set")
-	refuse(l.RetryPeriod <= 0, "leaderElection.retryPeriod", "%s is not above zero", l.RetryPeriod)
+	refuse(l.RetryPeriod < shortestRetry, "leaderElection.retryPeriod", "%s is below %s", l.RetryPeriod, shortestRetry)
 	// What the leader election of client-go asks for.
 	refuse(l.RenewDeadline <= l.RetryPeriod*6/5, "leaderElection.renewDeadline", "%s is not above 1.2 × retryPeriod (%s)", l.RenewDeadline, l.RetryPeriod)
 	refuse(l.LeaseDuration <= l.RenewDeadline, "leaderElection.leaseDuration", "%s is not above renewDeadline (%s)", l.LeaseDuration, l.RenewDeadline)

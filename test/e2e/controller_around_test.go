@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,7 +150,11 @@ func TestKubeVirtComesLater(t *testing.T) {
 
 // get asks a replica of the controller, with a token unless it is "".
 func get(ctx context.Context, url, token string) (code int, body string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	return ask(ctx, http.MethodGet, url, token)
+}
+
+func ask(ctx context.Context, method, url, token string) (code int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
 		return 0, "", err
 	}
@@ -199,6 +205,51 @@ func TestMetricsAreGuarded(t *testing.T) {
 		if code, body, err := get(t.Context(), "http://"+pod.Status.PodIP+":8081"+path, ""); err != nil || code != want {
 			t.Errorf("%s: answer %d, %v: %s", path, code, err, body)
 		}
+	}
+}
+
+// Whoever reaches the port can have made-up tokens reviewed; those who were let in before
+// get their answer all the same.
+func TestMetricsWhileStrangersAsk(t *testing.T) {
+	s := newStage(t)
+	s.installController("controller.replicas=1")
+	pod, _ := s.leader()
+	url := "https://" + pod.Status.PodIP + ":8443/metrics"
+	reads := rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get", "head"}}
+	var tokens []string
+	for i := range 5 {
+		token := s.ServiceAccount("default", fmt.Sprintf("prometheus-%d", i), reads).BearerToken
+		if code, body, err := get(t.Context(), url, token); err != nil || code != http.StatusOK {
+			t.Fatalf("answer %d, %v: %s", code, err, body)
+		}
+		tokens = append(tokens, token)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	var strangers sync.WaitGroup
+	var asked atomic.Int64
+	for i := range 60 {
+		strangers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				code, body, err := get(ctx, url, fmt.Sprintf("made-up-%d-%d", i, n))
+				if ctx.Err() == nil && (err != nil || code != http.StatusUnauthorized && code != http.StatusServiceUnavailable) {
+					t.Errorf("a stranger's answer is %d, %v: %s", code, err, body)
+					return
+				}
+				asked.Add(1)
+			}
+		})
+	}
+	time.Sleep(2 * time.Second)
+	for i, token := range tokens { // by a method for which there is no verdict yet
+		if code, body, err := ask(t.Context(), http.MethodHead, url, token); err != nil || code != http.StatusOK {
+			t.Errorf("read %d among %d of strangers: answer %d, %v: %s", i, asked.Load(), code, err, body)
+		}
+	}
+	stop()
+	strangers.Wait()
+	if code, _, err := ask(t.Context(), http.MethodPost, url, tokens[0]); err != nil || code != http.StatusMethodNotAllowed {
+		t.Errorf("a write is answered with %d, %v", code, err)
 	}
 }
 
