@@ -69,8 +69,13 @@ func TestReadUnits(t *testing.T) {
 
 func FuzzBudget(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"requests.nvidia.com/X", "8"}, {"class.gpuctl.dev/h200", "1.5"}, {"gpuctl.dev/gpus", "1e999"}, {"a.b/c", "-0.0000000001Ki"},
-		{"gpuctl.dev/gpus", "1e2147483648"}, {"gpuctl.dev/gpus", "9223372036854775808"}, {"nvidia.com/ ", "10E"},
+		{"requests.nvidia.com/X", "8"},
+		{"class.gpuctl.dev/h200", "1.5"},
+		{"gpuctl.dev/gpus", "1e999"},
+		{"a.b/c", "-0.0000000001Ki"},
+		{"gpuctl.dev/gpus", "1e2147483648"},
+		{"gpuctl.dev/gpus", "9223372036854775808"},
+		{"nvidia.com/ ", "10E"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

@@ -113,9 +113,6 @@ func (s *Shortage) ForTenant() string {
 	return fmt.Sprintf("the budget of %s does not allow %d more of %s; %d left for %s", s.Level, s.Ask, s.Key, s.left, s.Namespace)
 }
 
-// Left returns what a tenant may still have of a key; see ForTenant.
-func (s *Shortage) Left() int64 { return s.left }
-
 // Headroom is how many more units a tenant may have.
 type Headroom struct {
 	Limited bool

@@ -165,8 +165,8 @@ func TestTenantReadsNothingOfOthers(t *testing.T) {
 	if got := len(shortage.Steps); got != 3 {
 		t.Errorf("the operator reads %d steps, want 3", got)
 	}
-	if shortage.Left() != 222 {
-		t.Errorf("%d left, want 222", shortage.Left())
+	if shortage.left != 222 {
+		t.Errorf("%d left, want 222", shortage.left)
 	}
 	for _, reason := range []Reason{
 		UnknownNamespace, Terminating, Cycle, MissingParent, Contradiction, TreeUnreadable, NoRelease,

@@ -57,6 +57,7 @@ func cozyNamespace(r Release) string {
 	return r.Namespace + "-" + name
 }
 
+// Parents implements Provider.
 func (p cozystack) Parents(name string, _ Namespaces) ([]string, *Fault) {
 	made := p[name]
 	var parents, claims []string
@@ -89,6 +90,7 @@ func cozyParents(name string) []string {
 	return []string{name[:i]}
 }
 
+// Budgets implements Provider.
 func (p cozystack) Budgets(name string) ([]Declaration, *Fault) {
 	var out []Declaration
 	for _, r := range p[name] {

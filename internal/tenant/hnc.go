@@ -20,10 +20,10 @@ const (
 // root and for a namespace that HNC leaves alone.
 //
 // The labels come after the fact, and where HNC finds a parent missing or a
-// cycle it stops writing them at that level. So what looks like a root or
-// another branch may be a tree in the making: labels that do not fit the
-// subnamespace annotation or the parent's own labels are a fault, until HNC has
-// caught up. Ancestors of an external namespace that are no namespaces, like
+// cycle it writes none above that level. So what looks like a root or another
+// branch may be a tree in the making or a halted one: labels of a halted
+// namespace, and labels that do not fit the subnamespace annotation or the
+// parent's own, are a fault until HNC has caught up. Ancestors of an external namespace that are no namespaces, like
 // folders, are missing parents.
 func hncParents(ns Namespace, all Namespaces) ([]string, *Fault) {
 	var parents []string
@@ -44,6 +44,8 @@ func hncParents(ns Namespace, all Namespaces) ([]string, *Fault) {
 		return nil, nil
 	case len(tree) == 0:
 		return fault(TreeUnreadable, "HNC has not written the tree of namespace %q yet", ns.Name)
+	case ns.HNCHalted:
+		return fault(TreeUnreadable, "HNC has halted namespace %q: its parent is missing, or it is in a cycle", ns.Name)
 	case tree[0] != ns.Name:
 		return fault(TreeUnreadable, "HNC's labels of namespace %q give depth 0 to %q", ns.Name, tree[0])
 	}

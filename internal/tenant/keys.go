@@ -72,15 +72,19 @@ func (k Key) own() bool { return k.Kind != Resource || gpu.ResourceName(k.Name).
 func ParseKey(text string) (k Key, ok bool, err error) {
 	bare := strings.TrimPrefix(text, requestsPrefix)
 	before, name, found := strings.Cut(bare, "/")
+	if !found {
+		return Key{}, false, nil
+	}
 	where := strings.ToLower(strings.TrimSpace(before))
 	ours := where == domain || strings.HasSuffix(where, "."+domain)
-	problem := gpu.ResourceName(bare).Check()
+	if err := gpu.ResourceName(bare).Check(); err != nil {
+		if ours || where == gpu.Domain {
+			return Key{}, true, fmt.Errorf("parse budget key %q: %w", text, err)
+		}
+		return Key{}, false, nil // no resource name: it limits something else
+	}
 	switch {
-	case !found:
-		return Key{}, false, nil
-	case (ours || where == gpu.Domain) && problem != nil:
-		return Key{}, true, fmt.Errorf("parse budget key %q: %w", text, problem)
-	case problem != nil || !strings.Contains(before, "."):
+	case !strings.Contains(before, "."):
 		return Key{}, false, nil
 	case bare == TotalKey:
 		return Key{Kind: Total}, true, nil

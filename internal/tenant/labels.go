@@ -2,7 +2,6 @@ package tenant
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -34,6 +33,7 @@ type labels struct {
 	quotas map[string][]Quota
 }
 
+// Parents implements Provider.
 func (p labels) Parents(name string, all Namespaces) ([]string, *Fault) {
 	ns := all[name]
 	var parents []string
@@ -59,11 +59,14 @@ func (p labels) Parents(name string, all Namespaces) ([]string, *Fault) {
 	return parents, nil
 }
 
+// Budgets implements Provider.
 func (p labels) Budgets(name string) ([]Declaration, *Fault) {
 	var out []Declaration
 	for _, q := range p.quotas[name] {
-		for _, key := range slices.Sorted(maps.Keys(q.Hard)) {
-			out = append(out, Declaration{Source: "ResourceQuota " + q.Namespace + "/" + q.Name, Key: key, Text: q.Hard[key]})
+		source := "ResourceQuota " + q.Namespace + "/" + q.Name
+		out = slices.Grow(out, len(q.Hard))
+		for key, text := range q.Hard {
+			out = append(out, Declaration{Source: source, Key: key, Text: text})
 		}
 	}
 	return out, nil

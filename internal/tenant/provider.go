@@ -8,6 +8,9 @@ type Namespace struct {
 	Terminating bool
 	// SubnamespaceOf is the annotation hnc.x-k8s.io/subnamespace-of.
 	SubnamespaceOf string
+	// HNCHalted is true while the namespace's HierarchyConfiguration has the
+	// condition ActivitiesHalted: its parent is missing, or it is in a cycle.
+	HNCHalted bool
 }
 
 // Namespaces are a cluster's namespaces by name.

@@ -123,6 +123,11 @@ func sub(ns Namespace, parent string) Namespace {
 	return ns
 }
 
+func halted(ns Namespace) Namespace {
+	ns.HNCHalted = true
+	return ns
+}
+
 func TestHNC(t *testing.T) {
 	for story, tc := range map[string]struct {
 		namespaces []Namespace
@@ -169,7 +174,11 @@ func TestHNC(t *testing.T) {
 			namespaces: []Namespace{hncBelow("a", "b", "c"), hncBelow("b", "d"), hncBelow("c"), hncBelow("d")},
 			want:       map[string]string{"a": "refused by a: TreeUnreadable", "b": "b < d", "c": "c", "d": "d"},
 		},
-		"a cycle that it has halted": {
+		"a halted namespace looks like a root and is none": {
+			namespaces: []Namespace{halted(hncBelow("a")), hncBelow("b", "a"), hncBelow("c")},
+			want:       map[string]string{"a": "refused by a: TreeUnreadable", "b": "refused by a: TreeUnreadable", "c": "c"},
+		},
+		"labels that lead back": {
 			namespaces: []Namespace{hncBelow("a", "b"), hncBelow("b", "a")},
 			want:       map[string]string{"a": "refused by a: TreeUnreadable", "b": "refused by b: TreeUnreadable"},
 		},

@@ -51,9 +51,6 @@ func (t *Tree) Sum(use map[string][]Amount) (u *Use, unknown []string) {
 	return u, unknown
 }
 
-// Tree returns the tree that the use is summed over.
-func (u *Use) Tree() *Tree { return u.tree }
-
 // Add counts the amount at the namespace and at every level above it; negative
 // units are taken away again. It reports false, and counts nothing, where the
 // tree does not know the namespace. What is refused counts as well: where the
