@@ -1,6 +1,8 @@
 package tenant
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -65,6 +67,57 @@ func TestReadUnits(t *testing.T) {
 			t.Errorf("readUnits(%q) = %d, %q; want %d, %q", text, units, reason, want.units, want.reason)
 		}
 	}
+}
+
+// TestReadLimits has what counts of several declarations, in any order of them.
+func TestReadLimits(t *testing.T) {
+	for story, tc := range map[string]struct {
+		declared []Declaration
+		want     string
+	}{
+		"the smallest, and of equals the first source": {
+			[]Declaration{{"q2", "gpuctl.dev/gpus", "3"}, {"q1", "requests.gpuctl.dev/gpus", "3"}, {"q0", "gpuctl.dev/gpus", "4"}},
+			"gpuctl.dev/gpus=3 of q1 <nil>;",
+		},
+		"by kind, then by name": {
+			[]Declaration{{"q", "gpuctl.dev/gpus", "1"}, {"q", "class.gpuctl.dev/a", "2"}, {"q", "nvidia.com/B", "3"}, {"q", "nvidia.com/A", "4"}},
+			"nvidia.com/A=4 of q <nil>;nvidia.com/B=3 of q <nil>;class.gpuctl.dev/a=2 of q <nil>;gpuctl.dev/gpus=1 of q <nil>;",
+		},
+		"one that cannot be read makes its key unreadable": {
+			[]Declaration{{"q1", "amd.com/gpu", "0"}, {"q2", "amd.com/gpu", "-1"}},
+			`amd.com/gpu=0 of q2 &{BudgetNegative q2: amd.com/gpu: quantity "-1" is negative};`,
+		},
+		"of two that cannot be read the first source is told": {
+			[]Declaration{{"q1", "amd.com/gpu", "-1"}, {"q2", "amd.com/gpu", "-2"}},
+			`amd.com/gpu=0 of q1 &{BudgetNegative q1: amd.com/gpu: quantity "-1" is negative};`,
+		},
+		"of two that refuse the first source is told": {
+			[]Declaration{{"q2", "gpuctl.dev/gpus", "-2"}, {"q1", "nvidia.com/A", "-1"}},
+			`refused: q1: nvidia.com/A: quantity "-1" is negative`,
+		},
+	} {
+		t.Run(story, func(t *testing.T) {
+			for _, declared := range [][]Declaration{tc.declared, reversed(tc.declared)} {
+				limits, fault := readLimits(declared)
+				got := ""
+				for _, l := range limits {
+					got += fmt.Sprintf("%s=%d of %s %v;", l.Key, l.Units, l.Source, l.fault)
+				}
+				if fault != nil {
+					got = "refused: " + fault.Detail
+				}
+				if got != tc.want {
+					t.Errorf("got  %s\nwant %s", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func reversed[T any](list []T) []T {
+	out := slices.Clone(list)
+	slices.Reverse(out)
+	return out
 }
 
 func FuzzBudget(f *testing.F) {

@@ -100,6 +100,13 @@ func TestCheck(t *testing.T) {
 			want:   `namespace "a" is refused, as everything below "acme": ResourceQuota acme/gpus: requests.amd.com/gpu: quantity "1.5" is no whole number`,
 			tenant: `the GPU budget of acme cannot be read; ask whoever administers it`,
 		},
+		"another vendor's has no arithmetic": {
+			quotas:  []Quota{quota("a", "requests.amd.com/gpu=1"), quota("acme", "requests.amd.com/gpu=1.5")},
+			asks:    []Amount{{Resource: "amd.com/gpu", Units: 2}},
+			want:    `namespace "a": a has 1 too few of amd.com/gpu (a amd.com/gpu: limit 1, in use 0, asked for 2)`,
+			tenant:  `the budget of a does not allow 2 more of amd.com/gpu; 0 left for a`,
+			missing: 1,
+		},
 		"another vendor's leaves others alone": {
 			quotas: []Quota{quota("acme", "requests.amd.com/gpu=1.5")},
 			asks:   []Amount{gpus("h200", 1)},
@@ -184,20 +191,22 @@ func TestUseOfWhatIsRefusedCounts(t *testing.T) {
 		hncBelow("top"), hncBelow("left", "top"), hncBelow("right", "top"),
 		with(hncBelow("torn", "left", "top"), ParentLabel, "right"), with(hncBelow("under"), ParentLabel, "torn"),
 		hncBelow("broken", "left", "top"), with(hncBelow("x"), ParentLabel, "y"), with(hncBelow("y"), ParentLabel, "x"),
+		sub(hncBelow("lost"), "left"), with(hncBelow("gap", "right"), "ghost"+hncTreeSuffix, "5"),
 	}
 	tree := Build(namespaces, Labels([]Quota{quota("broken", "gpuctl.dev/gpus=x")}, true), everyone)
 	use, unknown := tree.Sum(map[string][]Amount{
 		"under": {gpus("", 1)}, "torn": {gpus("", 10)}, "broken": {gpus("", 100)}, "x": {gpus("", 7)}, "nowhere": {gpus("", 1), gpus("", 1)},
+		"lost": {gpus("", 1000)}, "gap": {gpus("", 10_000)}, "ghost": {gpus("", 1)},
 	})
 	got := map[string]int64{}
 	for _, level := range []string{"top", "left", "right", "torn", "under", "broken", "x", "y", "nowhere"} {
 		got[level] = use.Of(level, Key{Kind: Total})
 	}
-	want := map[string]int64{"top": 111, "left": 111, "right": 11, "torn": 11, "under": 1, "broken": 100, "x": 7, "y": 7, "nowhere": 0}
+	want := map[string]int64{"top": 11_111, "left": 1111, "right": 10_011, "torn": 11, "under": 1, "broken": 100, "x": 7, "y": 7, "nowhere": 0}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("use (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"nowhere"}, unknown); diff != "" {
+	if diff := cmp.Diff([]string{"ghost", "nowhere"}, unknown); diff != "" {
 		t.Errorf("unknown (-want +got):\n%s", diff)
 	}
 }
@@ -208,6 +217,17 @@ func TestUseOfAGoneCozystackTenantCountsAbove(t *testing.T) {
 	use, _ := tree.Sum(map[string][]Amount{"tenant-foo": {gpus("", 1)}, "tenant-gone-x": {gpus("", 10)}, "default": {gpus("", 100)}})
 	if got := use.Of("tenant-root", Key{Kind: Total}); got != 11 {
 		t.Errorf("the root has %d, want 11", got)
+	}
+}
+
+// TestGivenBackTwice takes away more than there is: that widens nothing.
+func TestGivenBackTwice(t *testing.T) {
+	use, _ := family(quota("a", "gpuctl.dev/gpus=2")).Sum(map[string][]Amount{"a": {gpus("", 1), gpus("", -2)}})
+	if got := use.Of("a", Key{Kind: Total}); got != 0 {
+		t.Errorf("%d in use, want 0", got)
+	}
+	if use.Check("a", gpus("", 3)) == nil {
+		t.Error("3 of 2 are allowed")
 	}
 }
 

@@ -76,12 +76,13 @@ func TestCozystack(t *testing.T) {
 			},
 		},
 		"a namespace without a release refuses, and all below": {
-			namespaces: below("tenant-root", "tenant-foo", "tenant-foo-bar", "default", "tenant-"),
+			namespaces: below("tenant-root", "tenant-foo", "tenant-foo-bar", "default", "default-foo", "tenant-"),
 			releases:   []Release{root, bar, {Namespace: "default", Name: "tenant-foo"}, {Namespace: "tenant-root", Name: "tenant-"}},
 			want: map[string]string{
 				"tenant-root": "tenant-root", "tenant-foo": "refused by tenant-foo: NoRelease",
 				"tenant-foo-bar": "refused by tenant-foo: NoRelease", "default": "refused by default: NoRelease",
-				"tenant-": "refused by tenant-: NoRelease",
+				"default-foo": "refused by default-foo: NoRelease",
+				"tenant-":     "refused by tenant-: NoRelease",
 			},
 		},
 		"without the root's release its budget is unknown": {
@@ -128,5 +129,16 @@ func TestCozystack(t *testing.T) {
 				t.Errorf("chains (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestClaimsAreToldSorted(t *testing.T) {
+	releases := []Release{{Namespace: "tenant-root", Name: "tenant-foo-bar"}, {Namespace: "tenant-foo", Name: "tenant-bar"}}
+	for _, order := range [][]Release{releases, reversed(releases)} {
+		_, err := Build(below("tenant-foo-bar"), Cozystack(order), everyone).Chain("tenant-foo-bar")
+		want := `namespace "tenant-foo-bar" is refused: HelmReleases "tenant-foo/tenant-bar", "tenant-root/tenant-foo-bar" claim to make namespace "tenant-foo-bar"`
+		if err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	}
 }

@@ -159,8 +159,6 @@ func markCycle(members []*Level) {
 	for i, l := range members {
 		names[i] = l.namespace
 	}
-	first := slices.Index(names, slices.Min(names))
-	names = append(names[first:], names[:first]...)
 	fault := Fault{Reason: Cycle, Detail: fmt.Sprintf("each of the namespaces %s is below the next, and the last below the first", quoted(names))}
 	for _, l := range members {
 		l.tangled = true

@@ -38,6 +38,10 @@ func TestLabelsTree(t *testing.T) {
 				"a": "refused by b: Cycle", "b": "refused by b: Cycle", "c": "refused by c: Cycle", "d": "d",
 			},
 		},
+		"what leads back to a level in doubt is no cycle": {
+			namespaces: []Namespace{with(hncBelow("a", "b"), ParentLabel, "c"), with(hncBelow("b"), ParentLabel, "a"), hncBelow("c"), with(hncBelow("0"), ParentLabel, "b")}, hnc: true,
+			want: map[string]string{"0": "refused by a: Contradiction", "a": "refused by a: Contradiction", "b": "refused by a: Contradiction", "c": "c"},
+		},
 		"its own parent is a cycle": {
 			namespaces: below("a<a"),
 			want:       map[string]string{"a": "refused by a: Cycle"},
@@ -190,6 +194,10 @@ func TestHNC(t *testing.T) {
 			namespaces: []Namespace{{Name: "a", Labels: map[string]string{"a" + hncTreeSuffix: "0", "b" + hncTreeSuffix: "2"}}, hncBelow("b")},
 			want:       map[string]string{"a": "refused by a: TreeUnreadable", "b": "b"},
 		},
+		"two at one depth": {
+			namespaces: []Namespace{{Name: "a", Labels: map[string]string{"a" + hncTreeSuffix: "0", "b" + hncTreeSuffix: "1", "c" + hncTreeSuffix: "1"}}, hncBelow("b")},
+			want:       map[string]string{"a": "refused by a: TreeUnreadable", "b": "b"},
+		},
 		"a depth that is no number": {
 			namespaces: []Namespace{{Name: "a", Labels: map[string]string{"a" + hncTreeSuffix: "-0"}}},
 			want:       map[string]string{"a": "refused by a: TreeUnreadable"},
@@ -240,11 +248,14 @@ func TestEntitled(t *testing.T) {
 		{Name: "b", Labels: map[string]string{EntitlementPrefix + "vgpu": "true"}},
 		{Name: "c", Labels: map[string]string{ParentLabel: "b", EntitlementPrefix + "child": "true"}},
 	}
+	for _, name := range []string{"k", "l", "m", "n", "o", "p", "q"} { // a map has them in any order
+		namespaces[1].Labels[EntitlementPrefix+name] = "true"
+	}
 	chain, err := Build(namespaces, Labels(nil, false), everyone).Chain("a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"own": "a", "vgpu": "b", "no": "", "child": "", "other": "", "": "a"} {
+	for name, want := range map[string]string{"own": "a", "vgpu": "b", "no": "", "child": "", "other": "", "": "a", "k": "b", "m": "b", "o": "b", "q": "b"} {
 		level, ok := chain.Entitled(name)
 		if level != want || ok != (want != "") {
 			t.Errorf("Entitled(%q) = %q, %v; want %q", name, level, ok, want)
