@@ -16,9 +16,9 @@ const (
 // readUnits reads a quantity as Kubernetes does ("8", "8000m" and "8e0" are 8,
 // "1k" is 1000) and refuses what is no number of GPUs.
 //
-// resource.ParseQuantity computes for hours on "1e2147483648", and the Value of
-// "10E" is 0: so texts and sizes are bounded here. A HelmRelease's values are
-// seen by nobody before us.
+// resource.ParseQuantity has no answer to "1e2147483648" within a minute, and
+// the Value of "10E" is 0: so texts and sizes are bounded here. The API server
+// checks no quantity in a HelmRelease's values.
 func readUnits(text string) (int64, *Fault) {
 	fault := func(r Reason, format string, args ...any) (int64, *Fault) {
 		return 0, &Fault{Reason: r, Detail: fmt.Sprintf(format, args...)}
