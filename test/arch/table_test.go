@@ -25,7 +25,11 @@ var layers = []layer{
 	{pkg: "charts", sentence: "embeds the charts", others: "none"},
 
 	{pkg: "internal/gpu", sentence: "vocabulary, naming rules", pure: true, others: "none"},
-	{pkg: "internal/tenant", sentence: "tree, budgets, entitlements", pure: true, ours: "internal/gpu", others: "none"},
+	{
+		// Budgets are written as Kubernetes quantities, and read as it reads them.
+		pkg: "internal/tenant", sentence: "tree, budgets, entitlements", pure: true,
+		ours: "internal/gpu", others: "k8s.io/apimachinery/pkg/api/resource",
+	},
 	{pkg: "internal/usage", sentence: "who uses what; records folded from events", pure: true, ours: "internal/gpu", others: "none"},
 	{
 		pkg: "internal/alloc", sentence: "snapshot, decide, simulate, reasons", pure: true,

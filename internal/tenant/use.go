@@ -1,0 +1,113 @@
+package tenant
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// Amount is a number of units of one resource name. Class is "" for units that
+// were taken by resource name; they count for no class.
+type Amount struct {
+	Resource gpu.ResourceName
+	Class    string
+	Units    int64
+}
+
+// counts reports whether the amount counts under the key.
+func (a Amount) counts(k Key) bool {
+	switch k.Kind {
+	case Class:
+		return a.Class == k.Name
+	case Total:
+		return true
+	default:
+		return string(a.Resource) == k.Name
+	}
+}
+
+// Use is what each level of a tree and all below it have together. An
+// ancestor's budget caps its whole subtree, so a unit counts at every level
+// from its namespace up to the root.
+type Use struct {
+	tree *Tree
+	at   map[*Level]map[Key]int64
+}
+
+// Sum adds up the use of all namespaces. It also returns the namespaces, sorted,
+// that the tree does not know: what they have counts nowhere.
+func (t *Tree) Sum(use map[string][]Amount) (u *Use, unknown []string) {
+	u = &Use{tree: t, at: map[*Level]map[Key]int64{}}
+	for _, namespace := range slices.Sorted(maps.Keys(use)) {
+		for _, a := range use[namespace] {
+			if !u.Add(namespace, a) {
+				unknown = append(unknown, namespace)
+				break
+			}
+		}
+	}
+	return u, unknown
+}
+
+// Add counts the amount at the namespace and at every level above it; negative
+// units are taken away again. It reports false, and counts nothing, where the
+// tree does not know the namespace. What is refused counts as well: where the
+// parent is in doubt, at each that it may be.
+func (u *Use) Add(namespace string, a Amount) bool {
+	l := u.tree.levels[namespace]
+	if l == nil || l.missing {
+		return false
+	}
+	if l.tangled {
+		u.addTangled(l, a)
+		return true
+	}
+	for ; l != nil; l = l.up() {
+		u.add(l, a)
+	}
+	return true
+}
+
+// addTangled counts the amount once at each level that may be above l.
+func (u *Use) addTangled(l *Level, a Amount) {
+	seen := map[*Level]bool{}
+	for queue := []*Level{l}; len(queue) > 0; queue = queue[1:] {
+		if next := queue[0]; !seen[next] {
+			seen[next] = true
+			u.add(next, a)
+			queue = append(queue, next.parents...)
+		}
+	}
+}
+
+func (u *Use) add(l *Level, a Amount) {
+	m := u.at[l]
+	if m == nil {
+		m = map[Key]int64{}
+		u.at[l] = m
+	}
+	for _, k := range []Key{{Resource, string(a.Resource)}, {Class, a.Class}, {Kind: Total}} {
+		if k.Name != "" || k.Kind == Total {
+			m[k] = plus(m[k], a.Units)
+		}
+	}
+}
+
+// Of returns the units under the key at a level and all below it; never less
+// than 0.
+func (u *Use) Of(level string, k Key) int64 { return u.of(u.tree.levels[level], k) }
+
+func (u *Use) of(l *Level, k Key) int64 { return max(0, u.at[l][k]) }
+
+// plus adds without overflow.
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
