@@ -16,7 +16,7 @@ const (
 	ParentLabel = domain + "/parent"
 	// EntitlementPrefix and a name are a label on a namespace; with the value
 	// "true" the namespace and all below it have the entitlement.
-	EntitlementPrefix = "entitlement." + domain + "/"
+	EntitlementPrefix = domain + "/entitlement."
 	// TotalKey is the budget for the GPUs of all names together.
 	TotalKey = domain + "/gpus"
 	// ClassPrefix and the name of a class are the budget for that class.

@@ -82,6 +82,9 @@ func (c *Controller) wire(ctx context.Context) (again time.Duration, err error) 
 	if ctx.Err() != nil {
 		return 0, nil // stopped: what was begun is the next leader's
 	}
+	if errors.Is(out.wired, cluster.ErrNotSynced) {
+		return notSynced, nil
+	}
 	c.say(ctx, &out)
 	if passing(out.wired) {
 		return 0, out.wired
