@@ -1,0 +1,219 @@
+package alloc
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// except refuses the nodes of a list, for a reason each.
+func except(why map[string]Verdict) func(string) Verdict {
+	return func(node string) Verdict { return why[node] }
+}
+
+var errBudget = errors.New("budget")
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		nodes   []Node
+		devices []Device
+		request Request
+		want    Decision
+		wantErr string // Error of the refusal
+		tenant  string // ForTenant of it
+	}{
+		"the fullest node that has room": {
+			nodes:   []Node{serves("a", 8), serves("b", 8)},
+			devices: []Device{holds("x", "b", 3, Attached)},
+			request: Request{Set: set(4)}, want: Decision{Node: "b"},
+		},
+		"the whole set on one node": {
+			nodes:   []Node{serves("a", 4), serves("b", 4), serves("c", 8)},
+			request: Request{Set: set(3, 2)}, want: Decision{Node: "c"},
+		},
+		"a node whose units are on one NUMA node, then by name": {
+			nodes:   []Node{numa(serves("a", 8), 2, 2, 2, 2), numa(serves("b", 8), 4, 4), numa(serves("c", 8), 4, 4)},
+			request: Request{Set: set(4)}, want: Decision{Node: "b"},
+		},
+		"the tighter NUMA node": {
+			nodes:   []Node{numa(serves("a", 8), 6, 2), numa(serves("b", 8), 4, 4)},
+			request: Request{Set: set(4)}, want: Decision{Node: "b"},
+		},
+		"over the fewest NUMA nodes": {
+			nodes:   []Node{numa(serves("a", 8), 2, 2, 2, 2), numa(serves("b", 8), 4, 4)},
+			request: Request{Set: set(6)}, want: Decision{Node: "b"},
+		},
+		"NUMA is only a tie-break": {
+			nodes:   []Node{serves("a", 8), numa(serves("b", 6), 3, 3)},
+			request: Request{Set: set(4)}, want: Decision{Node: "b"},
+		},
+		"by name": {
+			nodes: []Node{serves("b", 8), serves("a", 8)}, request: Request{Set: set(1)}, want: Decision{Node: "a"},
+		},
+		"a set stays where it is": {
+			nodes:   []Node{serves("a", 2), serves("b", 8)},
+			devices: []Device{holds("x", "b", 2, Held)},
+			request: Request{Set: []Member{{"x", h200, 2}}}, want: Decision{Node: "b"},
+		},
+		"a set comes together where the most of it is": {
+			nodes:   []Node{serves("a", 4), serves("b", 4), serves("c", 3)},
+			devices: []Device{holds("x", "a", 1, Held), holds("y", "b", 2, Held)},
+			request: Request{Set: []Member{{"x", h200, 1}, {"y", h200, 2}}}, want: Decision{Node: "b"},
+		},
+		"what a set holds is free for it": {
+			nodes:   []Node{serves("a", 4)},
+			devices: []Device{holds("x", "a", 3, Attached)},
+			request: Request{Set: []Member{{"x", h200, 3}, {"", h200, 1}}}, want: Decision{Node: "a"},
+		},
+		"a lost device holds nothing": {
+			nodes:   []Node{serves("a", 4)},
+			devices: []Device{lost(holds("x", "a", 4, Held))},
+			request: Request{Set: set(4)}, want: Decision{Node: "a"},
+		},
+		"several resource names on one node": {
+			nodes:   []Node{serves("a", 4), serves("b", 8, 1), serves("c", 6, 2)},
+			request: Request{Set: append(set(4), Member{"", l40s, 1})}, want: Decision{Node: "c"},
+		},
+		"a reservation makes room": {
+			nodes:   []Node{serves("a", 4), serves("b", 4)},
+			devices: []Device{holds("x", "a", 1, Held), holds("y", "b", 1, Attached)},
+			request: Request{Set: set(4)}, want: Decision{Node: "a", Moves: []Move{{"x", "a", "b"}}},
+		},
+		"as few units move as will do": {
+			nodes:   []Node{serves("a", 4), serves("b", 4), serves("c", 2)},
+			devices: []Device{holds("x", "a", 2, Held), holds("y", "b", 1, Held), holds("z", "b", 1, Attached)},
+			request: Request{Set: set(3)}, want: Decision{Node: "b", Moves: []Move{{"y", "b", "a"}}},
+		},
+		"reservations make room for one another": {
+			nodes:   []Node{serves("a", 4), serves("b", 4), serves("c", 1)},
+			devices: []Device{holds("x", "a", 3, Held), holds("y", "b", 1, Held), holds("z", "b", 1, Attached)},
+			request: Request{Set: set(4)}, want: Decision{Node: "a", Moves: []Move{{"x", "a", "b"}, {"y", "b", "c"}}},
+		},
+		"nothing moves where that is not wanted": {
+			nodes:   []Node{serves("a", 4), serves("b", 4)},
+			devices: []Device{holds("x", "a", 1, Held), holds("y", "b", 1, Attached)},
+			request: Request{Set: set(4), Effort: -1},
+			wantErr: "no node for 4 of nvidia.com/GH100_H200_SXM_141GB; nvidia.com/GH100_H200_SXM_141GB: 2 nodes serve it, 4 on one at most, 6 free together, 3 on one at most; a would do with 1 of nvidia.com/GH100_H200_SXM_141GB more",
+			tenant:  "no node has 4 of nvidia.com/GH100_H200_SXM_141GB free together now: 1 of nvidia.com/GH100_H200_SXM_141GB too few",
+		},
+		"a reservation moves only where it may": {
+			nodes:   []Node{serves("a", 4), serves("b", 4)},
+			devices: []Device{holds("x", "a", 1, Held), holds("y", "b", 1, Attached)},
+			request: Request{Set: set(4), May: func(_ Device, node string) bool { return node != "b" }},
+			wantErr: "no node for 4", tenant: "no node has 4",
+		},
+		"bound and attached devices stay": {
+			nodes:   []Node{serves("a", 4), serves("b", 4)},
+			devices: []Device{holds("x", "a", 1, Bound), holds("y", "b", 1, Attached)},
+			request: Request{Set: set(4)}, wantErr: "a would do with 1", tenant: "no node has 4",
+		},
+		"a closed node gets nothing": {
+			nodes:   []Node{closed(serves("a", 8)), serves("b", 2)},
+			devices: []Device{holds("x", "a", 1, Held)},
+			request: Request{Set: set(4)}, wantErr: "b would do with 2", tenant: "no node has 4",
+		},
+		"a closed node does not keep its set": {
+			nodes:   []Node{closed(serves("a", 8)), serves("b", 2)},
+			devices: []Device{holds("x", "a", 1, Held)},
+			request: Request{Set: []Member{{"x", h200, 1}}}, want: Decision{Node: "b"},
+		},
+		"constraints, most nodes first": {
+			nodes:   []Node{serves("a", 8), serves("b", 8), serves("c", 8), serves("d", 2)},
+			request: Request{Set: set(4), Fits: except(map[string]Verdict{"a": "untolerated taint", "b": "node affinity", "c": "untolerated taint"})},
+			wantErr: "no node for 4 of nvidia.com/GH100_H200_SXM_141GB can run it; nvidia.com/GH100_H200_SXM_141GB: 4 nodes serve it, 8 on one at most, 26 free together, 8 on one at most; 2 nodes with room: untolerated taint; 1 node with room: node affinity; d would do with 2 of nvidia.com/GH100_H200_SXM_141GB more",
+			tenant:  "4 of nvidia.com/GH100_H200_SXM_141GB are free, but the VM cannot run there: untolerated taint; node affinity",
+		},
+		"constraints pick the node": {
+			nodes:   []Node{serves("a", 4), serves("b", 8)},
+			request: Request{Set: set(4), Fits: except(map[string]Verdict{"a": "node affinity"})}, want: Decision{Node: "b"},
+		},
+		"no node serves it": {
+			nodes: []Node{serves("a", 4)}, request: Request{Set: []Member{{"", l40s, 1}}},
+			wantErr: "no node serves nvidia.com/AD102GL_L40S", tenant: "no node has nvidia.com/AD102GL_L40S",
+		},
+		"no node is that large": {
+			nodes: []Node{serves("a", 4), closed(serves("b", 6))}, request: Request{Set: set(8)},
+			wantErr: "2 nodes serve it, 6 on one at most, 4 free together, 4 on one at most, 1 closed; a would do with 4", tenant: "no node is large enough",
+		},
+		"no node serves both": {
+			nodes:   []Node{serves("a", 4), {Name: "b", Serves: []Served{{Resource: l40s, Units: 4}}}},
+			request: Request{Set: append(set(2), Member{"", l40s, 1})},
+			wantErr: "a would do with 1 of nvidia.com/AD102GL_L40S more", tenant: "no node is large enough for 2 of nvidia.com/GH100_H200_SXM_141GB and 1 of nvidia.com/AD102GL_L40S together",
+		},
+		"the budget is asked first": {
+			request: Request{Set: set(1), Budget: func() error { return errBudget }}, wantErr: "budget",
+		},
+		"nothing is asked":  {wantErr: "nothing cannot be asked for", tenant: "nothing cannot be asked for"},
+		"no units":          {request: Request{Set: set(0)}, wantErr: "0 of nvidia.com/GH100_H200_SXM_141GB cannot be asked for", tenant: "0 of nvidia.com/GH100_H200_SXM_141GB cannot be asked for"},
+		"one device, twice": {request: Request{Set: []Member{{"x", h200, 1}, {"x", h200, 1}}}, wantErr: "cannot be asked for", tenant: "cannot be asked for"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Decide(New(tc.nodes, tc.devices), tc.request)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if tc.wantErr == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Fatalf("got %v, want %s", err, tc.wantErr)
+			}
+			var r *Refusal
+			if errors.As(err, &r) && !strings.Contains(r.ForTenant(), tc.tenant) || r == nil && !errors.Is(err, errBudget) {
+				t.Errorf("the tenant reads %q, want %q", r.ForTenant(), tc.tenant)
+			}
+		})
+	}
+}
+
+func TestKinds(t *testing.T) {
+	nodes := []Node{serves("a", 4, 1), serves("b", 2)}
+	cases := map[Kind]Request{
+		Invalid:     {},
+		Unserved:    {Set: []Member{{"", "nvidia.com/OTHER", 1}}},
+		TooLarge:    {Set: set(5)},
+		Constrained: {Set: set(4), Fits: except(map[string]Verdict{"a": "taint"})},
+		Full:        {Set: set(3)},
+	}
+	for want, r := range cases {
+		t.Run(string(want), func(t *testing.T) {
+			var devices []Device
+			if want == Full {
+				devices = []Device{holds("x", "a", 2, Attached)}
+			}
+			_, err := Decide(New(nodes, devices), r)
+			var got *Refusal
+			if !errors.As(err, &got) || got.Kind != want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestSimulate(t *testing.T) {
+	s := New([]Node{serves("a", 4), serves("b", 8), serves("c", 8)}, []Device{
+		holds("a-vm", "b", 4, Attached), holds("b-order", "b", 2, Held),
+	})
+	got := Simulate(s, Drain("b"), Request{Set: set(4)}, 5)
+	want := Simulation{
+		Settled:  Settled{Moves: []Move{{"b-order", "b", "a"}}, Lost: []string{"a-vm"}},
+		Decision: Decision{Node: "c"}, Nodes: []string{"c"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("drained (-want +got):\n%s", diff)
+	}
+	if got := Simulate(s, nil, Request{Set: set(2)}, 2); !slices.Equal(got.Nodes, []string{"b", "a"}) || got.Err != nil {
+		t.Errorf("as it is: %+v", got)
+	}
+	bought := Simulate(s, []Change{PutNode(serves("d", 16))}, Request{Set: set(9)}, 0)
+	if bought.Decision.Node != "d" || bought.Nodes != nil {
+		t.Errorf("bought: %+v", bought)
+	}
+}

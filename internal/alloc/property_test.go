@@ -1,0 +1,355 @@
+package alloc
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// shown is a snapshot in words, for failures.
+func shown(s *Snapshot) string {
+	text := ""
+	s.nodes.all(func(n *node) bool {
+		text += fmt.Sprintf("%s open=%v", n.name, n.open())
+		for _, p := range n.pools {
+			text += fmt.Sprintf(" %s %d/%d", p.resource, p.held, p.served)
+		}
+		text += "\n"
+		return true
+	})
+	for d := range s.Devices() {
+		text += fmt.Sprintf("%+v\n", d)
+	}
+	return text
+}
+
+// checkSound says what is wrong with a decision.
+func checkSound(s *Snapshot, r Request, d Decision) error {
+	var named []Member
+	for i, m := range r.Set {
+		if m.UID == "" {
+			m.UID = fmt.Sprint("new", i)
+		}
+		named = append(named, m)
+	}
+	after := s.With(d.Place(s, named, Attached)...)
+	for _, m := range named {
+		if got, ok := after.Device(m.UID); !ok || got.Node != d.Node || got.Lost || got.Units != m.Units {
+			return fmt.Errorf("the set is not on one node: %+v", got)
+		}
+	}
+	touched := map[string]bool{d.Node: true}
+	for _, m := range d.Moves {
+		was, _ := s.Device(m.UID)
+		switch {
+		case was.State != Held || was.Lost:
+			return fmt.Errorf("%+v moves", was)
+		case was.Node != m.From || m.From == m.To:
+			return fmt.Errorf("%+v is not %+v", m, was)
+		}
+		for _, member := range r.Set {
+			if member.UID == m.UID {
+				return fmt.Errorf("%s is of the set", m.UID)
+			}
+		}
+		touched[m.To] = true
+	}
+	for name := range touched {
+		n := after.at(name)
+		if !n.open() {
+			return fmt.Errorf("%s takes nothing new", name)
+		}
+		for _, p := range n.pools {
+			if p.free() < 0 && p.held > heldBefore(s, p) {
+				return fmt.Errorf("%s serves %d of %s and holds %d", name, p.served, p.resource, p.held)
+			}
+		}
+	}
+	if r.Fits != nil && r.Fits(d.Node) != "" {
+		return fmt.Errorf("%s does not fit", d.Node)
+	}
+	return nil
+}
+
+func heldBefore(s *Snapshot, p *pool) int64 {
+	_, held := s.Units(p.node, p.resource)
+	return held
+}
+
+// TestDecisionsAreSound draws clusters, those too where nodes hold too much.
+func TestDecisionsAreSound(t *testing.T) {
+	cheap(t, func(t *rapid.T) {
+		c := clusters(rapid.Bool().Draw(t, "over")).Draw(t, "cluster")
+		s := c.snapshot()
+		d, err := Decide(s, c.request)
+		again, errAgain := Decide(c.snapshot(), c.request)
+		if !reflect.DeepEqual(d, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
+			t.Fatalf("%+v %v, and then %+v %v", d, err, again, errAgain)
+		}
+		if err != nil {
+			return
+		}
+		if err := checkSound(s, c.request, d); err != nil {
+			t.Fatalf("%+v: %v\n%s", d, err, shown(s))
+		}
+		for name := range Ranked(s, c.request) {
+			if name != d.Node || d.Moves != nil {
+				t.Fatalf("%s is ranked first, and the decision is %+v\n%s", name, d, shown(s))
+			}
+			break
+		}
+	})
+}
+
+// TestOrderOfInputDoesNotMatter compares snapshots that were made in other ways.
+func TestOrderOfInputDoesNotMatter(t *testing.T) {
+	cheap(t, func(t *rapid.T) {
+		c := clusters(true).Draw(t, "cluster")
+		var changes []Change
+		for _, n := range c.nodes {
+			changes = append(changes, PutNode(n))
+		}
+		for _, d := range c.devices {
+			changes = append(changes, PutDevice(d))
+		}
+		s := new(Snapshot).With(rapid.Permutation(changes).Draw(t, "changes")...)
+		if !reflect.DeepEqual(s, c.snapshot()) {
+			t.Fatalf("(-at once +step by step):\n%s", cmp.Diff(shown(c.snapshot()), shown(s)))
+		}
+	})
+}
+
+// TestUndo applies changes and takes them back: the snapshot is what it was, to
+// the shape of its trees, and those in between have not changed either.
+func TestUndo(t *testing.T) {
+	cheap(t, func(t *rapid.T) {
+		c := clusters(true).Draw(t, "cluster")
+		s := c.snapshot()
+		type step struct {
+			before *Snapshot
+			shown  string
+			undo   Change
+		}
+		told := map[string]Node{}
+		for _, n := range c.nodes {
+			told[n.Name] = n
+		}
+		var done []step
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			change, undo := anyChange(t, s, told)
+			done = append(done, step{s, shown(s), undo})
+			s = s.With(change)
+		}
+		for len(done) > 0 {
+			last := done[len(done)-1]
+			done = done[:len(done)-1]
+			s = s.With(last.undo)
+			if !reflect.DeepEqual(s, last.before) || shown(last.before) != last.shown {
+				t.Fatalf("(-before +undone):\n%s", cmp.Diff(last.shown, shown(s)))
+			}
+		}
+		if !reflect.DeepEqual(s, c.snapshot()) {
+			t.Fatal("the first snapshot has changed")
+		}
+	})
+}
+
+// anyChange draws a change and what takes it back. told is what nodes serve.
+func anyChange(t *rapid.T, s *Snapshot, told map[string]Node) (change, undo Change) {
+	name := rapid.SampledFrom([]string{"a", "b", "c", "d", "z"}).Draw(t, "node")
+	uid := rapid.SampledFrom([]string{"d0", "d1", "d2", "d9", "n0"}).Draw(t, "uid")
+	was, known := told[name]
+	undoNode := Change(DropNode(name))
+	if known {
+		undoNode = PutNode(was)
+	}
+	undoDevice := Change(DropDevice(uid))
+	if d, ok := s.Device(uid); ok {
+		undoDevice = PutDevice(d)
+	}
+	switch rapid.IntRange(0, 4).Draw(t, "what") {
+	case 0:
+		delete(told, name)
+		return DropNode(name), undoNode
+	case 1:
+		n := serves(name, rapid.SliceOfN(rapid.Int64Range(0, 8), 1, 2).Draw(t, "units")...)
+		n.Closed = rapid.Bool().Draw(t, "closed")
+		told[name] = n
+		return PutNode(n), undoNode
+	case 2:
+		return DropDevice(uid), undoDevice
+	default:
+		d := Device{
+			UID: uid, Node: name, Resource: rapid.SampledFrom(names).Draw(t, "resource"), Units: rapid.Int64Range(1, 4).Draw(t, "units"),
+			State: rapid.SampledFrom([]State{Held, Bound, Attached}).Draw(t, "state"), Lost: rapid.Bool().Draw(t, "lost"),
+			Ordered: time.Unix(rapid.Int64Range(0, 3).Draw(t, "ordered"), 0),
+		}
+		return PutDevice(d), undoDevice
+	}
+}
+
+// TestRefusalsAreTrue adds exactly what is missing, or lifts what is in the way,
+// and the set fits; with one unit less and nobody moving it does not.
+func TestRefusalsAreTrue(t *testing.T) {
+	cheap(t, func(t *rapid.T) {
+		c := clusters(false).Draw(t, "cluster")
+		s := c.snapshot()
+		var r *Refusal
+		_, err := Decide(s, c.request)
+		if err == nil {
+			return
+		}
+		if !errors.As(err, &r) {
+			t.Fatal(err)
+		}
+		checkKind(t, c, s, r)
+		if r.Missing == nil {
+			return
+		}
+		for i, a := range r.Missing.Asks {
+			if a.Units <= 0 {
+				t.Fatalf("%v", r)
+			}
+			less := a
+			less.Units--
+			asks := append(append(append([]Ask(nil), r.Missing.Asks[:i]...), less), r.Missing.Asks[i+1:]...)
+			still := c.request
+			still.Effort = -1
+			if _, err := Decide(s.With(grown(c, r.Missing.Node, asks)), still); err == nil {
+				t.Fatalf("%v: one unit less does\n%s", r, shown(s))
+			}
+		}
+		if d, err := Decide(s.With(grown(c, r.Missing.Node, r.Missing.Asks)), c.request); err != nil {
+			t.Fatalf("%v: with these %v %v\n%s", r, d, err, shown(s))
+		}
+	})
+}
+
+// grown is the node with more units.
+func grown(c cluster, name string, asks []Ask) Change {
+	for _, n := range c.nodes {
+		if n.Name != name {
+			continue
+		}
+		out := PutNode{Name: name, Closed: n.Closed}
+		for _, a := range asks {
+			if a.Units > 0 {
+				out.Serves = append(out.Serves, Served{Resource: a.Resource, Units: a.Units})
+			}
+		}
+		for _, old := range n.Serves {
+			found := false
+			for i := range out.Serves {
+				if out.Serves[i].Resource == old.Resource {
+					out.Serves[i].Units += old.Units
+					found = true
+				}
+			}
+			if !found {
+				out.Serves = append(out.Serves, old)
+			}
+		}
+		return out
+	}
+	return DropNode("")
+}
+
+// checkKind compares what a refusal says with the cluster as it was drawn.
+func checkKind(t *rapid.T, c cluster, s *Snapshot, r *Refusal) {
+	free := c.request
+	free.Fits = nil
+	_, unconstrained := Decide(s, free)
+	empty := New(opened(c.nodes), nil)
+	_, alone := Decide(empty, free)
+	largeEnough := alone == nil
+	switch {
+	case (r.Kind == TooLarge || r.Kind == Unserved) == largeEnough:
+		t.Fatalf("%v, and in an empty cluster %v\n%s", r, alone, shown(s))
+	case (r.Kind == Constrained) != (len(r.Verdicts) > 0):
+		t.Fatalf("%s with verdicts %v", r.Kind, r.Verdicts)
+	case r.Kind == Constrained && unconstrained != nil:
+		t.Fatalf("%v, and without constraints %v\n%s", r, unconstrained, shown(s))
+	}
+	for _, supply := range r.Supplies {
+		var most, sum int64
+		for _, n := range c.nodes {
+			served, held := s.Units(n.Name, supply.Resource)
+			for _, m := range c.request.Set { // what the set holds is free for it
+				if d, ok := s.Device(m.UID); ok && d.Node == n.Name && d.Resource == supply.Resource {
+					held -= d.Units
+				}
+			}
+			if !n.Closed {
+				most, sum = max(most, served-held), sum+served-held
+			}
+		}
+		if supply.Most != most || supply.Free != sum {
+			t.Fatalf("%+v, want %d together and %d on one\n%s", supply, sum, most, shown(s))
+		}
+	}
+}
+
+func opened(nodes []Node) (out []Node) {
+	for _, n := range nodes {
+		n.Closed = false
+		out = append(out, n)
+	}
+	return out
+}
+
+// TestSettling checks that no node holds too much afterwards, that nobody moves
+// or is lost without need, and that settling again changes nothing.
+func TestSettling(t *testing.T) {
+	cheap(t, func(t *rapid.T) {
+		s := clusters(true).Draw(t, "cluster").snapshot()
+		after, told := Settle(s, nil)
+		after.nodes.all(func(n *node) bool {
+			for _, p := range n.pools {
+				if p.free() < 0 {
+					t.Fatalf("%s holds too much\n%s", n.name, shown(after))
+				}
+			}
+			return true
+		})
+		again, nothing := Settle(after, nil)
+		if !reflect.DeepEqual(again, after) || !reflect.DeepEqual(nothing, Settled{}) {
+			t.Fatalf("settled again: %+v\n%s", nothing, shown(after))
+		}
+		for _, uid := range told.Lost {
+			checkLost(t, s, after, uid)
+		}
+		for d := range after.Devices() {
+			was, _ := s.Device(d.UID)
+			switch {
+			case d.Lost && !was.Lost && !contains(s.pool(was.Node, was.Resource).devices, &d):
+				t.Fatalf("%+v was not there", was)
+			case d.Node != was.Node && (was.State != Held || s.pool(was.Node, was.Resource) != nil && s.pool(was.Node, was.Resource).free() >= 0 && !was.Lost):
+				t.Fatalf("%+v moved to %s\n%s", was, d.Node, shown(s))
+			}
+		}
+	})
+}
+
+// checkLost says whether a device lost its units in turn: it had to make room,
+// and who is worse to lose did not give way before it.
+func checkLost(t *rapid.T, before, after *Snapshot, uid string) {
+	was, _ := before.Device(uid)
+	p := before.pool(was.Node, was.Resource)
+	if p.free() >= 0 {
+		t.Fatalf("%s is lost where all is served\n%s", uid, shown(before))
+	}
+	if now := after.pool(was.Node, was.Resource); now != nil && now.free() >= was.Units {
+		t.Fatalf("%s is lost, and %d are free\n%s", uid, now.free(), shown(before))
+	}
+	for _, other := range p.devices {
+		now, _ := after.Device(other.UID)
+		if losesFirst(other, &was) < 0 && now.Node == was.Node && !now.Lost && other.Units >= was.Units {
+			t.Fatalf("%s is lost before %s\n%s", uid, other.UID, shown(before))
+		}
+	}
+}

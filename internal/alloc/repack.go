@@ -1,0 +1,270 @@
+package alloc
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	maxTargets = 32 // nodes that are tried for a set
+	maxChain   = 3  // moves that make room for one another
+	maxSubsets = 64 // ways to make room on one node
+
+	// looks is how many nodes that a device may not be moved to are as much as
+	// one step.
+	looks = 64
+)
+
+// repacker looks for reservations that can be moved to make room. What it
+// tries are snapshots, so that going back costs nothing.
+type repacker struct {
+	q     *query
+	looks int // that are left
+}
+
+// target is a node where the set would fit if units were moved.
+type target struct {
+	node    string
+	missing int64
+}
+
+// repack finds the node where moving reservations makes room for the set, and
+// the moves. exhausted says that it gave up, so that there may be one.
+func (q *query) repack() (d Decision, ok, exhausted bool) {
+	r := &repacker{q: q, looks: looks * cmp.Or(q.Effort, DefaultEffort)}
+	if r.looks < 0 || !q.enoughFree() {
+		return Decision{}, false, false
+	}
+	// 1. The nodes that would do, those first where the fewest units must move.
+	targets, more := r.targets()
+	// 2. Moves that need no other moves first: they are the fewest.
+	for chain := range maxChain + 1 {
+		for _, t := range targets {
+			if moved, ok := r.clear(t.node, chain); ok {
+				return Decision{Node: t.node, Moves: moved}, true, false
+			}
+			if r.looks <= 0 {
+				return Decision{}, false, true
+			}
+		}
+	}
+	return Decision{}, false, more
+}
+
+// enoughFree reports that open nodes have enough units free between them:
+// without, no moves help.
+func (q *query) enoughFree() bool {
+	for _, a := range q.asks {
+		if x := q.s.index(a.Resource); x == nil || x.free < a.Units {
+			return false
+		}
+	}
+	return true
+}
+
+// targets returns the nodes where the set may run and would fit if reservations
+// were elsewhere. more says that there are others still.
+func (r *repacker) targets() (out []target, more bool) {
+	add := func(t target) bool {
+		if len(out) == maxTargets {
+			more = true
+			return false
+		}
+		if r.q.verdict(t.node) == "" {
+			out = append(out, t)
+		}
+		return true
+	}
+	if len(r.q.asks) > 1 {
+		for _, t := range r.mixedTargets() {
+			if !add(t) {
+				break
+			}
+		}
+		return out, more
+	}
+	ask := r.q.asks[0]
+	x := r.q.s.index(ask.Resource)
+	x.roomy(ask.Units, func(p *pool) bool { return add(target{p.node, ask.Units - p.free()}) })
+	return out, more
+}
+
+// roomy yields the pools that have fewer units free and would have as many if
+// all that may be moved were elsewhere; those with the most free first.
+func (x *index) roomy(units int64, yield func(*pool) bool) {
+	probe := func(free, room int64) *pool { return &pool{served: free, loose: room - free} }
+	for p, ok := x.loose.before(probe(units, units)); ok && p.free() >= 0; {
+		free, stopped := p.free(), false
+		x.loose.since(probe(free, units), func(p *pool) bool {
+			if p.free() != free {
+				return false
+			}
+			stopped = !yield(p)
+			return !stopped
+		})
+		if stopped {
+			return
+		}
+		p, ok = x.loose.before(probe(free, free))
+	}
+}
+
+// mixedTargets looks through all nodes that serve the first resource name.
+func (r *repacker) mixedTargets() (out []target) {
+	r.q.s.index(r.q.asks[0].Resource).fit.all(func(first *pool) bool {
+		t := target{node: first.node}
+		for _, a := range r.q.asks {
+			p := r.q.s.pool(first.node, a.Resource)
+			if p == nil || p.free() < 0 || p.room() < a.Units {
+				return true
+			}
+			t.missing += max(0, a.Units-p.free())
+		}
+		if t.missing > 0 {
+			out = append(out, t)
+		}
+		return true
+	})
+	slices.SortFunc(out, func(a, b target) int {
+		return cmp.Or(cmp.Compare(a.missing, b.missing), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+// clear makes room on the node for the set, one resource name after the other:
+// they are in nobody's way.
+func (r *repacker) clear(name string, chain int) (out []Move, ok bool) {
+	for _, a := range r.q.asks {
+		set := &Device{UID: "\x00set", Resource: a.Resource, Units: a.Units, Node: name, State: Attached}
+		moved, ok := r.squeeze(r.q.s, set, name, nil, nil, chain)
+		if !ok {
+			return nil, false
+		}
+		for _, d := range moved {
+			if was, _ := r.q.s.Device(d.UID); was.UID != "" && was.Node != d.Node {
+				out = append(out, Move{UID: d.UID, From: was.Node, To: d.Node})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Move) int { return cmp.Compare(a.UID, b.UID) })
+	return out, true
+}
+
+// squeeze puts the device on the node and houses elsewhere what must leave for
+// it: the ways first that move the fewest units.
+func (r *repacker) squeeze(s *Snapshot, d *Device, name string, homeless, placed []*Device, chain int) ([]*Device, bool) {
+	p := s.pool(name, d.Resource)
+	var loose []*Device
+	for _, other := range p.devices {
+		if other.State == Held && !contains(placed, other) {
+			loose = append(loose, other)
+		}
+	}
+	slices.SortFunc(loose, largestFirst)
+	here := *d
+	here.Node = name
+	placed = append(slices.Clip(placed), &here)
+	tried := 0
+	var out []*Device
+	for total := max(0, d.Units-p.free()); total <= p.loose && r.looks > 0 && tried < maxSubsets && out == nil; total++ {
+		subsets(loose, total, nil, func(leave []*Device) bool {
+			tried++
+			changes := []Change{PutDevice(here)}
+			for _, other := range leave {
+				changes = append(changes, DropDevice(other.UID))
+			}
+			all := slices.Concat(homeless, leave)
+			slices.SortFunc(all, largestFirst)
+			out, _ = r.house(s.With(changes...), all, placed, chain)
+			return out == nil && r.looks > 0 && tried < maxSubsets
+		})
+	}
+	return out, out != nil
+}
+
+func contains(list []*Device, d *Device) bool {
+	return slices.ContainsFunc(list, func(other *Device) bool { return other.UID == d.UID })
+}
+
+// subsets yields the devices, largest first, whose units add up to the total,
+// and of those with as many units each one only once. It reports that it was
+// not stopped.
+func subsets(list []*Device, total int64, chosen []*Device, yield func([]*Device) bool) bool {
+	if total == 0 {
+		return yield(chosen)
+	}
+	var rest int64
+	for _, d := range list {
+		rest += d.Units
+	}
+	for i, d := range list {
+		if rest < total {
+			return true
+		}
+		rest -= d.Units
+		if d.Units > total || d.Units == 0 || i > 0 && list[i-1].Units == d.Units {
+			continue
+		}
+		if !subsets(list[i+1:], total-d.Units, append(slices.Clip(chosen), d), yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// house finds a node for each of the homeless, largest first, and returns all
+// that were placed. It tries the tightest node of each number of free units,
+// then, if the chain allows, nodes where others make room in turn. Nobody moves
+// twice.
+func (r *repacker) house(s *Snapshot, homeless, placed []*Device, chain int) ([]*Device, bool) {
+	if len(homeless) == 0 {
+		return placed, true
+	}
+	if r.looks -= looks; r.looks < 0 {
+		return nil, false
+	}
+	d := homeless[0]
+	x := s.index(d.Resource)
+	for p, ok := x.fit.from(freeFrom(d.Units)); ok; {
+		free := p.free()
+		if p = r.firstAllowed(x, d, free); p != nil {
+			there := *d
+			there.Node = p.node
+			out, ok := r.house(s.With(PutDevice(there)), homeless[1:], append(slices.Clip(placed), &there), chain)
+			if ok {
+				return out, true
+			}
+		}
+		p, ok = x.fit.from(freeFrom(free + 1))
+	}
+	if chain == 0 {
+		return nil, false
+	}
+	var out []*Device
+	x.roomy(d.Units, func(p *pool) bool {
+		if r.allowed(d, p.node) {
+			out, _ = r.squeeze(s, d, p.node, homeless[1:], placed, chain-1)
+		}
+		return out == nil && r.looks > 0
+	})
+	return out, out != nil
+}
+
+// firstAllowed returns the best of the nodes with that many units free.
+func (r *repacker) firstAllowed(x *index, d *Device, free int64) (found *pool) {
+	x.level(free, d.Units, func(p *pool) bool {
+		if r.allowed(d, p.node) {
+			found = p
+		}
+		return found == nil && r.looks > 0
+	})
+	return found
+}
+
+func (r *repacker) allowed(d *Device, name string) bool {
+	if r.q.May == nil || r.q.May(*d, name) {
+		return true
+	}
+	r.looks--
+	return false
+}

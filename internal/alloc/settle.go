@@ -1,0 +1,143 @@
+package alloc
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Settled is what became of devices whose node serves fewer or more units than
+// before.
+type Settled struct {
+	Moves  []Move   // reservations that have another node, by UID
+	Lost   []string // UIDs of devices that lost their units, sorted
+	Healed []string // UIDs of lost devices that have them again, on the same node; sorted
+}
+
+// Settle brings devices and nodes together again: units that are back heal lost
+// devices, running VMs first, then the oldest. Where a node still serves fewer
+// units than it holds, reservations move, the youngest first; then the youngest
+// lose their units, running VMs last. A lost reservation is placed anew where
+// there is room. may is as in a Request.
+//
+// Afterwards no node holds more than it serves, and settling again changes
+// nothing. Settle before deciding on anything new, or newcomers take the units
+// that would heal.
+func Settle(s *Snapshot, may func(d Device, node string) bool) (*Snapshot, Settled) {
+	if s.short.len() == 0 && s.lost.len() == 0 {
+		return s, Settled{}
+	}
+	t := &settler{repacker: repacker{q: &query{Request: &Request{May: may}}}, s: s}
+	// 1. Units that are back go to those who had them.
+	t.heal(false)
+	// 2. Nodes that hold too much give up what they must.
+	var short []*pool
+	t.s.short.all(func(p *pool) bool { short = append(short, p); return true })
+	for _, p := range short {
+		t.shrink(p)
+	}
+	// 3. What that left over, and what is free elsewhere, goes to the lost.
+	t.heal(true)
+	return t.s, changed(s, t.s)
+}
+
+type settler struct {
+	repacker
+	s *Snapshot
+}
+
+// heal gives lost devices their units back; anew places the reservations among
+// them elsewhere.
+func (t *settler) heal(anew bool) {
+	var lost []*Device
+	t.s.lost.all(func(d *Device) bool { lost = append(lost, d); return true })
+	slices.SortFunc(lost, func(a, b *Device) int { return losesFirst(b, a) })
+	for _, d := range lost {
+		back := *d
+		back.Lost = false
+		p := t.s.pool(d.Node, d.Resource)
+		switch {
+		case p != nil && p.free() >= d.Units:
+			t.s = t.s.With(PutDevice(back))
+		case anew && d.State == Held:
+			t.move(d)
+		}
+	}
+}
+
+// shrink takes from a node what it does not serve any more.
+func (t *settler) shrink(p *pool) {
+	young := slices.SortedFunc(slices.Values(p.devices), losesFirst)
+	missing := -p.free()
+	for _, d := range young {
+		if missing > 0 && d.State == Held && t.move(d) {
+			missing -= d.Units
+		}
+	}
+	var lost []*Device
+	for _, d := range young {
+		if now, _ := t.s.Device(d.UID); missing > 0 && now.Node == p.node {
+			lost = append(lost, d)
+			missing -= d.Units
+		}
+	}
+	// The last one may have been larger than what was missing.
+	for _, d := range slices.Backward(lost) {
+		if -missing >= d.Units {
+			missing += d.Units
+			continue
+		}
+		gone := *d
+		gone.Lost = true
+		t.s = t.s.With(PutDevice(gone))
+	}
+}
+
+// move puts a reservation on the best other node that has room.
+func (t *settler) move(d *Device) bool {
+	x := t.s.index(d.Resource)
+	if x == nil {
+		return false
+	}
+	moved := false
+	x.ranked(max(1, d.Units), func(p *pool) bool {
+		if p.node == d.Node || !t.allowed(d, p.node) {
+			return true
+		}
+		there := *d
+		there.Node, there.Lost, moved = p.node, false, true
+		t.s = t.s.With(PutDevice(there))
+		return false
+	})
+	return moved
+}
+
+// changed compares the devices that are or were on a node that is short, or
+// lost.
+func changed(before, after *Snapshot) (out Settled) {
+	seen := map[string]bool{}
+	look := func(was *Device) bool {
+		now, _ := after.Device(was.UID)
+		switch {
+		case seen[was.UID]:
+		case now.Node != was.Node:
+			out.Moves = append(out.Moves, Move{was.UID, was.Node, now.Node})
+		case now.Lost && !was.Lost:
+			out.Lost = append(out.Lost, was.UID)
+		case was.Lost && !now.Lost:
+			out.Healed = append(out.Healed, was.UID)
+		}
+		seen[was.UID] = true
+		return true
+	}
+	before.lost.all(look)
+	before.short.all(func(p *pool) bool {
+		for _, d := range p.devices {
+			look(d)
+		}
+		return true
+	})
+	slices.SortFunc(out.Moves, func(a, b Move) int { return cmp.Compare(a.UID, b.UID) })
+	slices.Sort(out.Lost)
+	slices.Sort(out.Healed)
+	return out
+}

@@ -1,0 +1,82 @@
+package alloc
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSettle(t *testing.T) {
+	cases := map[string]struct {
+		nodes   []Node
+		devices []Device
+		may     func(Device, string) bool
+		want    Settled
+	}{
+		"all is well": {nodes: []Node{serves("a", 4)}, devices: []Device{holds("x", "a", 4, Held)}},
+		"a reservation moves, the youngest first": {
+			nodes:   []Node{serves("a", 2), serves("b", 8)},
+			devices: []Device{holds("p", "a", 1, Held), holds("q", "a", 1, Held), holds("r", "a", 1, Attached)},
+			want:    Settled{Moves: []Move{{"q", "a", "b"}}},
+		},
+		"who cannot move is lost, the youngest first": {
+			nodes:   []Node{serves("a", 2)},
+			devices: []Device{holds("p", "a", 1, Held), holds("q", "a", 1, Held), holds("r", "a", 1, Held)},
+			want:    Settled{Lost: []string{"r"}},
+		},
+		"where it may not go it is lost": {
+			nodes: []Node{serves("a", 0), serves("b", 8)}, devices: []Device{holds("p", "a", 1, Held)},
+			may:  func(Device, string) bool { return false },
+			want: Settled{Lost: []string{"p"}},
+		},
+		"running VMs are last": {
+			nodes:   []Node{serves("a", 1)},
+			devices: []Device{holds("p", "a", 1, Held), holds("q", "a", 1, Bound), holds("r", "a", 1, Attached)},
+			want:    Settled{Lost: []string{"p", "q"}},
+		},
+		"of running VMs the youngest": {
+			nodes:   []Node{serves("a", 1)},
+			devices: []Device{holds("p", "a", 1, Attached), holds("q", "a", 1, Attached)},
+			want:    Settled{Lost: []string{"q"}},
+		},
+		"no more is lost than must be": {
+			nodes:   []Node{serves("a", 3)},
+			devices: []Device{holds("p", "a", 4, Held), holds("q", "a", 1, Held)},
+			want:    Settled{Lost: []string{"p"}},
+		},
+		"a node that is gone": {
+			nodes: []Node{serves("b", 1)}, devices: []Device{holds("p", "a", 1, Held), holds("q", "a", 1, Attached)},
+			want: Settled{Moves: []Move{{"p", "a", "b"}}, Lost: []string{"q"}},
+		},
+		"a closed node keeps what it has and gets nothing": {
+			nodes: []Node{closed(serves("a", 1)), closed(serves("b", 4))}, devices: []Device{holds("p", "a", 1, Held), holds("q", "a", 1, Held)},
+			want: Settled{Lost: []string{"q"}},
+		},
+		"units that return heal running VMs first, then the oldest": {
+			nodes:   []Node{serves("a", 2)},
+			devices: []Device{lost(holds("p", "a", 1, Held)), lost(holds("q", "a", 1, Held)), lost(holds("r", "a", 1, Attached))},
+			want:    Settled{Healed: []string{"p", "r"}},
+		},
+		"a lost reservation is placed anew": {
+			nodes:   []Node{serves("a", 0), serves("b", 1)},
+			devices: []Device{lost(holds("p", "a", 1, Attached)), lost(holds("q", "a", 1, Held))},
+			want:    Settled{Moves: []Move{{"q", "a", "b"}}},
+		},
+		"units that return are not given to who moves": {
+			nodes:   []Node{serves("a", 1), serves("b", 1)},
+			devices: []Device{holds("p", "a", 2, Held), holds("r", "a", 1, Held), lost(holds("q", "b", 1, Held))},
+			want:    Settled{Lost: []string{"p"}, Healed: []string{"q"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, got := Settle(New(tc.nodes, tc.devices), tc.may)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if s.short.len() > 0 {
+				t.Errorf("%d nodes hold too much", s.short.len())
+			}
+		})
+	}
+}
