@@ -217,3 +217,34 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("bought: %+v", bought)
 	}
 }
+
+// TestFitsIsAskedLittle: only where units would do, best first, and no further
+// than to the first node that fits.
+func TestFitsIsAskedLittle(t *testing.T) {
+	s := New([]Node{serves("a", 8), serves("b", 4), serves("c", 5), serves("d", 2), closed(serves("e", 8))}, nil)
+	cases := map[string]struct {
+		units int64
+		good  string
+		want  []string
+	}{
+		"the best fits":    {4, "abcd", []string{"b"}},
+		"the next fits":    {4, "a", []string{"b", "c", "a"}},
+		"larger than all":  {9, "abcd", []string{"a"}},
+		"for what is free": {9, "d", []string{"a", "c", "b", "d"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			_, _ = Decide(s, Request{Set: set(tc.units), Fits: func(node string) Verdict {
+				asked = append(asked, node)
+				if strings.Contains(tc.good, node) {
+					return ""
+				}
+				return "taint"
+			}})
+			if diff := cmp.Diff(tc.want, asked); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

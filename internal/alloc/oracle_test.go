@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -9,55 +10,101 @@ import (
 // TestOracle compares Decide with all that could be done in small clusters: it
 // tries every node for the set, and every node for every reservation.
 func TestOracle(t *testing.T) {
-	instances := 150_000
-	if testing.Short() {
-		instances = 2_000
+	cases := map[string]struct {
+		instances int
+		draw      func(below func(int) int) cluster
+	}{
+		"any cluster":       {150_000, func(below func(int) int) cluster { return draw(below, false) }},
+		"full reservations": {50_000, tight},
 	}
-	source := rand.New(rand.NewPCG(7, 7))
-	var direct, refused, could, did int
-	for i := range instances {
-		c := draw(source.IntN, false)
-		s := c.snapshot()
-		d, err := Decide(s, c.request)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() {
+				tc.instances /= 50
+			}
+			below := rand.New(rand.NewPCG(7, 7)).IntN
+			var found tally
+			for i := range tc.instances {
+				if err := found.add(tc.draw(below)); err != nil {
+					t.Fatalf("instance %d: %v", i, err)
+				}
+			}
+			share := float64(found.did) / float64(found.could)
+			t.Logf("%d instances: %d fit as they are, %d never; repacking could make %d fit and makes %d: %.3f %%",
+				tc.instances, found.direct, found.never, found.could, found.did, 100*share)
+			if share < 0.99 || found.could < tc.instances/50 {
+				t.Errorf("repacking finds %.3f %% of %d", 100*share, found.could)
+			}
+		})
+	}
+}
+
+// tally counts instances. could is those where repacking helps, did those where
+// it was found.
+type tally struct{ direct, never, could, did int }
+
+func (f *tally) add(c cluster) error {
+	s := c.snapshot()
+	d, err := Decide(s, c.request)
+	if r := (*Refusal)(nil); err != nil && !errors.As(err, &r) {
+		return err
+	}
+	if err == nil {
+		if wrong := checkSound(s, c.request, d); wrong != nil {
+			return fmt.Errorf("%+v: %w\n%s", d, wrong, shown(s))
+		}
+	}
+	still := c.request
+	still.Effort = -1
+	_, errStill := Decide(s, still)
+	can := c.possible(false)
+	switch {
+	case (errStill == nil) != can:
+		return fmt.Errorf("nobody moves: possible %v, got %w\n%s", can, errStill, shown(s))
+	case can && (err != nil || d.Moves != nil):
+		return fmt.Errorf("it fits as it is: %+v %w\n%s", d, err, shown(s))
+	case can:
+		f.direct++
+	case !c.possible(true):
 		if err == nil {
-			if wrong := checkSound(s, c.request, d); wrong != nil {
-				t.Fatalf("instance %d: %+v: %v\n%s", i, d, wrong, shown(s))
-			}
+			return fmt.Errorf("%+v is not possible\n%s", d, shown(s))
 		}
-		still := c.request
-		still.Effort = -1
-		_, errStill := Decide(s, still)
-		can := c.possible(false)
-		if (errStill == nil) != can {
-			t.Fatalf("instance %d, nobody moves: possible %v, got %v\n%s", i, can, errStill, shown(s))
+		f.never++
+	default:
+		f.could++
+		if err == nil {
+			f.did++
 		}
-		if can {
-			direct++
-			if err != nil || d.Moves != nil {
-				t.Fatalf("instance %d fits as it is: %+v %v", i, d, err)
-			}
+	}
+	return nil
+}
+
+// tight is a cluster full of reservations, with about as much free as is asked.
+func tight(below func(int) int) cluster {
+	var c cluster
+	var free []int64
+	all := int64(0)
+	for i := range 3 + below(2) {
+		units := int64(4 + below(5))
+		c.nodes = append(c.nodes, serves(string(rune('a'+i)), units))
+		free = append(free, units)
+		all += units
+	}
+	ask := int64(3 + below(5))
+	for i := range 24 {
+		at, units := below(len(free)), int64(1+below(4))
+		if len(c.devices) == 8 || free[at] < units || all-units < ask {
 			continue
 		}
-		switch possible := c.possible(true); {
-		case possible:
-			could++
-			if err == nil {
-				did++
-			}
-		case err == nil:
-			t.Fatalf("instance %d: %+v is not possible\n%s", i, d, shown(s))
-		default:
-			refused++
-			if r := (*Refusal)(nil); !errors.As(err, &r) {
-				t.Fatal(err)
-			}
+		free[at], all = free[at]-units, all-units
+		state := Held
+		if below(12) == 0 {
+			state = Attached
 		}
+		c.devices = append(c.devices, holds(fmt.Sprint("d", i), c.nodes[at].Name, units, state))
 	}
-	share := float64(did) / float64(could)
-	t.Logf("%d instances: %d fit as they are, %d never; repacking could make %d fit and makes %d: %.3f %%", instances, direct, refused, could, did, 100*share)
-	if share < 0.99 || could < instances/50 {
-		t.Errorf("repacking finds %.3f %% of %d", 100*share, could)
-	}
+	c.request.Set = set(ask)
+	return c
 }
 
 // possible tries all nodes for the set; with repacking all nodes for each

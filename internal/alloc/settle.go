@@ -14,10 +14,10 @@ type Settled struct {
 }
 
 // Settle brings devices and nodes together again: units that are back heal lost
-// devices, running VMs first, then the oldest. Where a node still serves fewer
-// units than it holds, reservations move, the youngest first; then the youngest
-// lose their units, running VMs last. A lost reservation is placed anew where
-// there is room. may is as in a Request.
+// devices, running VMs first, then the oldest; for a running VM reservations
+// move. Where a node still serves fewer units than it holds, reservations move,
+// the youngest first; then the youngest lose their units, running VMs last. A
+// lost reservation is placed anew where there is room. may is as in a Request.
 //
 // Afterwards no node holds more than it serves, and settling again changes
 // nothing. Settle before deciding on anything new, or newcomers take the units
@@ -30,13 +30,15 @@ func Settle(s *Snapshot, may func(d Device, node string) bool) (*Snapshot, Settl
 	// 1. Units that are back go to those who had them.
 	t.heal(false)
 	// 2. Nodes that hold too much give up what they must.
-	var short []*pool
-	t.s.short.all(func(p *pool) bool { short = append(short, p); return true })
-	for _, p := range short {
+	for _, p := range collect(t.s.short) {
 		t.shrink(p)
 	}
-	// 3. What that left over, and what is free elsewhere, goes to the lost.
-	t.heal(true)
+	// 3. What that left over, and what is free elsewhere, goes to the lost; and
+	// what they leave over in turn.
+	for left := -1; left != t.s.lost.len(); {
+		left = t.s.lost.len()
+		t.heal(true)
+	}
 	return t.s, changed(s, t.s)
 }
 
@@ -48,20 +50,34 @@ type settler struct {
 // heal gives lost devices their units back; anew places the reservations among
 // them elsewhere.
 func (t *settler) heal(anew bool) {
-	var lost []*Device
-	t.s.lost.all(func(d *Device) bool { lost = append(lost, d); return true })
+	lost := collect(t.s.lost)
 	slices.SortFunc(lost, func(a, b *Device) int { return losesFirst(b, a) })
 	for _, d := range lost {
 		back := *d
 		back.Lost = false
-		p := t.s.pool(d.Node, d.Resource)
-		switch {
-		case p != nil && p.free() >= d.Units:
+		switch p := t.s.pool(d.Node, d.Resource); {
+		case p != nil && (p.free() >= d.Units || d.State != Held && t.giveWay(p, d.Units)):
 			t.s = t.s.With(PutDevice(back))
 		case anew && d.State == Held:
 			t.move(d)
 		}
 	}
+}
+
+// giveWay moves reservations, the youngest first, until a running VM's lost units
+// are free on the node; or nobody, if that is not enough.
+func (t *settler) giveWay(p *pool, units int64) bool {
+	if p.room() < units {
+		return false
+	}
+	was := t.s
+	for _, d := range slices.SortedFunc(slices.Values(p.devices), losesFirst) {
+		if d.State == Held && t.move(d) && t.s.pool(p.node, p.resource).free() >= units {
+			return true
+		}
+	}
+	t.s = was
+	return false
 }
 
 // shrink takes from a node what it does not serve any more.
@@ -111,12 +127,12 @@ func (t *settler) move(d *Device) bool {
 	return moved
 }
 
-// changed compares the devices that are or were on a node that is short, or
-// lost.
+// changed compares the devices that were lost, or on a node that was short or
+// had lost some.
 func changed(before, after *Snapshot) (out Settled) {
 	seen := map[string]bool{}
 	look := func(was *Device) bool {
-		now, _ := after.Device(was.UID)
+		now := after.find(was.UID)
 		switch {
 		case seen[was.UID]:
 		case now.Node != was.Node:
@@ -129,12 +145,18 @@ func changed(before, after *Snapshot) (out Settled) {
 		seen[was.UID] = true
 		return true
 	}
-	before.lost.all(look)
-	before.short.all(func(p *pool) bool {
+	there := func(p *pool) bool {
 		for _, d := range p.devices {
 			look(d)
 		}
 		return true
+	}
+	before.short.all(there)
+	before.lost.all(func(d *Device) bool {
+		if p := before.pool(d.Node, d.Resource); p != nil {
+			there(p)
+		}
+		return look(d)
 	})
 	slices.SortFunc(out.Moves, func(a, b Move) int { return cmp.Compare(a.UID, b.UID) })
 	slices.Sort(out.Lost)

@@ -62,6 +62,15 @@ func TestSettle(t *testing.T) {
 			devices: []Device{lost(holds("p", "a", 1, Attached)), lost(holds("q", "a", 1, Held))},
 			want:    Settled{Moves: []Move{{"q", "a", "b"}}},
 		},
+		"a reservation moves to heal a running VM": {
+			nodes:   []Node{serves("a", 3), serves("b", 1)},
+			devices: []Device{lost(holds("p", "a", 3, Attached)), holds("q", "a", 1, Held)},
+			want:    Settled{Moves: []Move{{"q", "a", "b"}}, Healed: []string{"p"}},
+		},
+		"nobody moves where that heals nobody": {
+			nodes:   []Node{serves("a", 3), serves("b", 1)},
+			devices: []Device{lost(holds("p", "a", 3, Attached)), holds("q", "a", 1, Held), holds("r", "a", 1, Held)},
+		},
 		"units that return are not given to who moves": {
 			nodes:   []Node{serves("a", 1), serves("b", 1)},
 			devices: []Device{holds("p", "a", 2, Held), holds("r", "a", 1, Held), lost(holds("q", "b", 1, Held))},

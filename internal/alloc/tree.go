@@ -156,6 +156,12 @@ func (t tree[T, O]) countFrom(probe T) (n int) {
 // all yields the items in order, and reports that it was not stopped.
 func (t tree[T, O]) all(yield func(T) bool) { t.root.each(yield) }
 
+func collect[T any, O order[T]](t tree[T, O]) []T {
+	out := make([]T, 0, t.len())
+	t.all(func(item T) bool { out = append(out, item); return true })
+	return out
+}
+
 func (b *branch[T]) each(yield func(T) bool) bool {
 	return b == nil || b.left.each(yield) && yield(b.item) && b.right.each(yield)
 }
