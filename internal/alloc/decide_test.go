@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,14 @@ func except(why map[string]Verdict) func(string) Verdict {
 	return func(node string) Verdict { return why[node] }
 }
 
+// many are nodes with H200s only.
+func many(n int) (out []Node) {
+	for i := range n {
+		out = append(out, serves(fmt.Sprint("n", i), 8))
+	}
+	return out
+}
+
 var errBudget = errors.New("budget")
 
 func TestDecide(t *testing.T) {
@@ -23,6 +32,7 @@ func TestDecide(t *testing.T) {
 		request Request
 		want    Decision
 		wantErr string // Error of the refusal
+		gaveUp  bool   // Exhausted of it
 		tenant  string // ForTenant of it
 	}{
 		"the fullest node that has room": {
@@ -77,6 +87,10 @@ func TestDecide(t *testing.T) {
 			nodes:   []Node{serves("a", 4), serves("b", 8, 1), serves("c", 6, 2)},
 			request: Request{Set: append(set(4), Member{"", l40s, 1})}, want: Decision{Node: "c"},
 		},
+		"several resource names, one of them scarce": {
+			nodes:   append(many(20), numa(serves("a", 8, 1), 2, 6), numa(serves("b", 8, 1), 4, 4), numa(serves("c", 8, 1), 5, 3)),
+			request: Request{Set: append(set(4), Member{"", l40s, 1})}, want: Decision{Node: "b"},
+		},
 		"a reservation makes room": {
 			nodes:   []Node{serves("a", 4), serves("b", 4)},
 			devices: []Device{holds("x", "a", 1, Held), holds("y", "b", 1, Attached)},
@@ -98,6 +112,12 @@ func TestDecide(t *testing.T) {
 			request: Request{Set: set(4), Effort: -1},
 			wantErr: "no node for 4 of nvidia.com/GH100_H200_SXM_141GB; nvidia.com/GH100_H200_SXM_141GB: 2 nodes serve it, 4 on one at most, 6 free together, 3 on one at most; a would do with 1 of nvidia.com/GH100_H200_SXM_141GB more",
 			tenant:  "no node has 4 of nvidia.com/GH100_H200_SXM_141GB free together now: 1 of nvidia.com/GH100_H200_SXM_141GB too few",
+		},
+		"looking for what to move is given up": {
+			nodes:   []Node{serves("a", 4), serves("b", 4), serves("c", 1)},
+			devices: []Device{holds("x", "a", 3, Held), holds("y", "b", 1, Held), holds("z", "b", 1, Attached)},
+			request: Request{Set: set(4), Effort: 1}, gaveUp: true,
+			wantErr: "not all ways were tried", tenant: "no node has 4",
 		},
 		"a reservation moves only where it may": {
 			nodes:   []Node{serves("a", 4), serves("b", 4)},
@@ -166,7 +186,10 @@ func TestDecide(t *testing.T) {
 				t.Fatalf("got %v, want %s", err, tc.wantErr)
 			}
 			var r *Refusal
-			if errors.As(err, &r) && !strings.Contains(r.ForTenant(), tc.tenant) || r == nil && !errors.Is(err, errBudget) {
+			if errors.As(err, &r) && r.Exhausted != tc.gaveUp {
+				t.Errorf("exhausted: %v", r.Exhausted)
+			}
+			if r != nil && !strings.Contains(r.ForTenant(), tc.tenant) || r == nil && !errors.Is(err, errBudget) {
 				t.Errorf("the tenant reads %q, want %q", r.ForTenant(), tc.tenant)
 			}
 		})

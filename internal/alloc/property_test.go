@@ -46,7 +46,10 @@ func checkSound(s *Snapshot, r Request, d Decision) error {
 		}
 	}
 	touched := map[string]bool{d.Node: true}
-	for _, m := range d.Moves {
+	for i, m := range d.Moves {
+		if i > 0 && d.Moves[i-1].UID >= m.UID {
+			return fmt.Errorf("%s moves twice, or out of order", m.UID)
+		}
 		was, _ := s.Device(m.UID)
 		switch {
 		case was.State != Held || was.Lost:
@@ -112,6 +115,9 @@ func TestDecisionsAreSound(t *testing.T) {
 func TestRanking(t *testing.T) {
 	cheap(t, func(t *rapid.T) {
 		c := clusters(rapid.Bool().Draw(t, "over")).Draw(t, "cluster")
+		for i := range rapid.IntRange(0, 16).Draw(t, "more nodes") { // that do not serve both
+			c.nodes = append(c.nodes, numa(serves(fmt.Sprint("n", i), 8), rapid.SampledFrom([][]int64{nil, {4, 4}, {2, 6}}).Draw(t, "numa")...))
+		}
 		s := c.snapshot()
 		q, invalid := newQuery(s, &c.request)
 		if invalid != nil {

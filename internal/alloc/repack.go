@@ -93,7 +93,7 @@ func (r *repacker) targets() (out []target, more bool) {
 // all that may be moved were elsewhere; those with the most free first.
 func (x *index) roomy(units int64, yield func(*pool) bool) {
 	probe := func(free, room int64) *pool { return &pool{served: free, loose: room - free} }
-	for p, ok := x.loose.before(probe(units, units)); ok && p.free() >= 0; {
+	for p, ok := x.loose.before(probe(units, units)); ok; {
 		free, stopped := p.free(), false
 		x.loose.since(probe(free, units), func(p *pool) bool {
 			if p.free() != free {
@@ -115,7 +115,7 @@ func (r *repacker) mixedTargets() (out []target) {
 		t := target{node: first.node}
 		for _, a := range r.q.asks {
 			p := r.q.s.pool(first.node, a.Resource)
-			if p == nil || p.free() < 0 || p.room() < a.Units {
+			if p == nil || p.room() < a.Units {
 				return true
 			}
 			t.missing += max(0, a.Units-p.free())

@@ -33,8 +33,9 @@ func Settle(s *Snapshot, may func(d Device, node string) bool) (*Snapshot, Settl
 	for _, p := range collect(t.s.short) {
 		t.shrink(p)
 	}
-	// 3. What that left over, and what is free elsewhere, goes to the lost; and
-	// what they leave over in turn.
+	// 3. What that left over, since who was lost last may have had more than was
+	// missing, and what is free elsewhere goes to the lost; and what they leave
+	// over in turn.
 	for left := -1; left != t.s.lost.len(); {
 		left = t.s.lost.len()
 		t.heal(true)
@@ -89,22 +90,13 @@ func (t *settler) shrink(p *pool) {
 			missing -= d.Units
 		}
 	}
-	var lost []*Device
 	for _, d := range young {
-		if now, _ := t.s.Device(d.UID); missing > 0 && now.Node == p.node {
-			lost = append(lost, d)
+		if missing > 0 && t.s.find(d.UID).Node == p.node {
+			gone := *d
+			gone.Lost = true
+			t.s = t.s.With(PutDevice(gone))
 			missing -= d.Units
 		}
-	}
-	// The last one may have been larger than what was missing.
-	for _, d := range slices.Backward(lost) {
-		if -missing >= d.Units {
-			missing += d.Units
-			continue
-		}
-		gone := *d
-		gone.Lost = true
-		t.s = t.s.With(PutDevice(gone))
 	}
 }
 

@@ -1,6 +1,7 @@
 package alloc
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,6 +67,20 @@ func TestSettle(t *testing.T) {
 			nodes:   []Node{serves("a", 3), serves("b", 1)},
 			devices: []Device{lost(holds("p", "a", 3, Attached)), holds("q", "a", 1, Held)},
 			want:    Settled{Moves: []Move{{"q", "a", "b"}}, Healed: []string{"p"}},
+		},
+		"it moves away even where it would fit": {
+			nodes:   []Node{serves("a", 3), serves("b", 8)},
+			devices: []Device{lost(holds("p", "a", 3, Attached)), holds("q", "a", 1, Held)},
+			want:    Settled{Moves: []Move{{"q", "a", "b"}}, Healed: []string{"p"}},
+		},
+		"what one leaves over heals another": {
+			nodes: []Node{serves("a", 3), serves("b", 3), serves("c", 4), serves("d", 4)},
+			devices: []Device{
+				lost(holds("p", "a", 3, Attached)), holds("x-to-b", "a", 1, Held), lost(holds("q", "b", 1, Attached)), holds("y-to-c", "b", 3, Held),
+				lost(holds("r", "c", 1, Attached)), holds("z-to-d", "c", 4, Held),
+			},
+			may:  func(d Device, node string) bool { return strings.HasSuffix(d.UID, node) },
+			want: Settled{Moves: []Move{{"x-to-b", "a", "b"}, {"y-to-c", "b", "c"}, {"z-to-d", "c", "d"}}, Healed: []string{"p", "q", "r"}},
 		},
 		"nobody moves where that heals nobody": {
 			nodes:   []Node{serves("a", 3), serves("b", 1)},

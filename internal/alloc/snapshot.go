@@ -195,18 +195,18 @@ func (s *Snapshot) remember(old, now *Device) {
 	}
 }
 
-// swap replaces a node and whatever of it is in an index. old may be nil.
+// swap replaces a node and whatever of it is in an index. old may be nil. A node
+// that opens or closes has other pools: serving makes all of them anew.
 func (s *Snapshot) swap(old, now *node) {
-	same := old != nil && old.open() == now.open()
 	if old != nil {
 		for _, p := range old.pools {
-			if !same || now.pool(p.resource) != p {
+			if now.pool(p.resource) != p {
 				s.unlink(old, p)
 			}
 		}
 	}
 	for _, p := range now.pools {
-		if !same || old.pool(p.resource) != p {
+		if old == nil || old.pool(p.resource) != p {
 			s.link(now, p)
 		}
 	}
