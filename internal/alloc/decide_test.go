@@ -3,6 +3,7 @@ package alloc
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func TestDecide(t *testing.T) {
 			request: Request{Set: append(set(4), Member{"", l40s, 1})}, want: Decision{Node: "c"},
 		},
 		"several resource names, one of them scarce": {
-			nodes:   append(many(20), numa(serves("a", 8, 1), 2, 6), numa(serves("b", 8, 1), 4, 4), numa(serves("c", 8, 1), 5, 3)),
+			nodes:   append(many(40), numa(serves("a", 8, 1), 2, 6), numa(serves("b", 8, 1), 4, 4), numa(serves("c", 8, 1), 5, 3)),
 			request: Request{Set: append(set(4), Member{"", l40s, 1})}, want: Decision{Node: "b"},
 		},
 		"a reservation makes room": {
@@ -166,8 +167,12 @@ func TestDecide(t *testing.T) {
 		"the budget is asked first": {
 			request: Request{Set: set(1), Budget: func() error { return errBudget }}, wantErr: "budget",
 		},
-		"nothing is asked":  {wantErr: "nothing cannot be asked for", tenant: "nothing cannot be asked for"},
-		"no units":          {request: Request{Set: set(0)}, wantErr: "0 of nvidia.com/GH100_H200_SXM_141GB cannot be asked for", tenant: "0 of nvidia.com/GH100_H200_SXM_141GB cannot be asked for"},
+		"nothing is asked": {wantErr: "nothing cannot be asked for", tenant: "nothing cannot be asked for"},
+		"no units":         {request: Request{Set: set(0)}, wantErr: "0 of nvidia.com/GH100_H200_SXM_141GB cannot be asked for", tenant: "0 of nvidia.com/GH100_H200_SXM_141GB cannot be asked for"},
+		"absurdly many units": {
+			nodes: []Node{serves("a", math.MaxInt64), serves("b", math.MaxInt64)}, request: Request{Set: set(math.MaxInt64, 1)},
+			wantErr: "cannot be asked for", tenant: "cannot be asked for",
+		},
 		"one device, twice": {request: Request{Set: []Member{{"x", h200, 1}, {"x", h200, 1}}}, wantErr: "cannot be asked for", tenant: "cannot be asked for"},
 	}
 	for name, tc := range cases {

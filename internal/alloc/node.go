@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -18,7 +19,7 @@ type Node struct {
 }
 
 // Served is how many units of a resource name a node serves, those in use
-// included.
+// included. Negative units are none.
 type Served struct {
 	Resource gpu.ResourceName
 	Units    int64
@@ -56,7 +57,7 @@ func (n *node) serving(told *Node) *node {
 		next.known, next.closed = true, told.Closed
 		for _, s := range told.Serves {
 			if _, twice := next.find(s.Resource); !twice {
-				next.set(&pool{node: n.name, resource: s.Resource, serves: true, served: max(0, s.Units), numa: slices.Clone(s.NUMA)})
+				next.set(&pool{node: n.name, resource: s.Resource, serves: true, served: bounded(s.Units), numa: slices.Clone(s.NUMA)})
 			}
 		}
 	}
@@ -76,6 +77,12 @@ func (n *node) serving(told *Node) *node {
 	}
 	return next
 }
+
+// maxUnits is the most units that a node, a device or a member is taken to have,
+// so that no sum overflows.
+const maxUnits = math.MaxInt32
+
+func bounded(units int64) int64 { return min(max(0, units), maxUnits) }
 
 // edit returns the node with one device less and another one more; either may
 // be nil, or hold nothing there.

@@ -51,7 +51,7 @@ func (p *pool) count() {
 // packed well: the largest first, each at the fullest node that has room, or
 // at several where none has.
 func (p *pool) widest() int64 {
-	free := slices.Clone(p.numa)
+	free := slices.Clone(p.numa) // whatever numbers were told
 	for _, d := range slices.SortedFunc(slices.Values(p.devices), largestFirst) {
 		for left := d.Units; left > 0; {
 			at := fullest(free, left)

@@ -4,6 +4,7 @@ import (
 	stdcmp "cmp"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 // shown is a snapshot in words, for failures.
@@ -438,4 +441,43 @@ func checkLost(t *rapid.T, before, after *Snapshot, uid string) {
 			t.Fatalf("%s is lost before %s\n%s", uid, other.UID, shown(before))
 		}
 	}
+}
+
+// TestNeverPanics feeds nodes, devices and requests of any shape: what is decided
+// is sound all the same.
+func TestNeverPanics(t *testing.T) {
+	word := rapid.SampledFrom([]string{"", "a", "b", "c"})
+	units := rapid.SampledFrom([]int64{math.MinInt64, -1, 0, 1, 2, 3, 8, math.MaxInt64})
+	resource := rapid.SampledFrom([]gpu.ResourceName{"", h200, l40s})
+	cheap(t, func(t *rapid.T) {
+		var nodes []Node
+		for range rapid.IntRange(0, 4).Draw(t, "nodes") {
+			n := Node{Name: word.Draw(t, "name"), Closed: rapid.IntRange(0, 4).Draw(t, "closed") == 0}
+			for range rapid.IntRange(0, 3).Draw(t, "serves") {
+				n.Serves = append(n.Serves, Served{resource.Draw(t, "resource"), units.Draw(t, "units"), rapid.SliceOfN(units, 0, 3).Draw(t, "numa")})
+			}
+			nodes = append(nodes, n)
+		}
+		var devices []Device
+		for range rapid.IntRange(0, 5).Draw(t, "devices") {
+			devices = append(devices, Device{
+				UID: word.Draw(t, "uid"), Resource: resource.Draw(t, "resource"), Units: units.Draw(t, "units"), Node: word.Draw(t, "on"),
+				State: State(rapid.Uint8().Draw(t, "state")), Lost: rapid.Bool().Draw(t, "lost"),
+			})
+		}
+		r := Request{Effort: rapid.IntRange(-1, 300).Draw(t, "effort")}
+		for range rapid.IntRange(0, 3).Draw(t, "set") {
+			r.Set = append(r.Set, Member{word.Draw(t, "uid"), resource.Draw(t, "resource"), units.Draw(t, "units")})
+		}
+		s := New(nodes, devices)
+		got := Simulate(s, Drain(word.Draw(t, "drained")), r, 3)
+		if d, err := Decide(s, r); err != nil {
+			_ = err.Error()
+		} else if err := checkSound(s, r, d); err != nil {
+			t.Fatalf("%+v: %v\n%s", d, err, shown(s))
+		}
+		if full := (*Refusal)(nil); errors.As(got.Err, &full) {
+			_ = full.ForTenant()
+		}
+	})
 }

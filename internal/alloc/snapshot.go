@@ -20,7 +20,7 @@ type Snapshot struct {
 	names   []*index             // by resource name
 }
 
-// New makes a snapshot of nodes and devices. Of two nodes of one name or devices
+// New makes a snapshot of nodes and devices; what has no name is left out. Of two nodes of one name or devices
 // of one UID the later counts. A device counts on the node that it names even
 // where that is none of the nodes.
 func New(nodes []Node, devices []Device) *Snapshot {
@@ -141,6 +141,9 @@ func (s *Snapshot) name(r gpu.ResourceName) (int, bool) {
 // The methods below change a snapshot that nobody else has yet.
 
 func (s *Snapshot) node(name string, told *Node) {
+	if name == "" {
+		return
+	}
 	old := s.at(name)
 	was := old
 	if was == nil {
@@ -150,7 +153,10 @@ func (s *Snapshot) node(name string, told *Node) {
 }
 
 func (s *Snapshot) device(d *Device) {
-	d = &Device{d.UID, d.Resource, max(0, d.Units), d.Node, d.State, d.Lost, d.Ordered}
+	if d.UID == "" {
+		return
+	}
+	d = &Device{d.UID, d.Resource, bounded(d.Units), d.Node, d.State, d.Lost, d.Ordered}
 	old := s.find(d.UID)
 	if old != nil && old.Node != d.Node {
 		s.drop(d.UID)
