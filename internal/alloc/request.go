@@ -27,7 +27,7 @@ type Request struct {
 
 // DefaultEffort is how many steps are tried to move reservations; one takes
 // some 10 µs. What Fits and May take comes on top.
-const DefaultEffort = 256
+const DefaultEffort = 192
 
 // Member is one device of a set. A new order has no UID, or one that is not in
 // the snapshot. What a member holds there is free for its set.
