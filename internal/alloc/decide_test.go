@@ -173,6 +173,10 @@ func TestDecide(t *testing.T) {
 			nodes: []Node{serves("a", math.MaxInt64), serves("b", math.MaxInt64)}, request: Request{Set: set(math.MaxInt64, 1)},
 			wantErr: "cannot be asked for", tenant: "cannot be asked for",
 		},
+		"absurd NUMA nodes": {
+			nodes: []Node{numa(serves("a", 1), -5, -5)}, request: Request{Set: set(2)},
+			wantErr: "a would do with 1", tenant: "no node is large enough",
+		},
 		"one device, twice": {request: Request{Set: []Member{{"x", h200, 1}, {"x", h200, 1}}}, wantErr: "cannot be asked for", tenant: "cannot be asked for"},
 	}
 	for name, tc := range cases {

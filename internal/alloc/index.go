@@ -130,8 +130,14 @@ func (x *index) level(free, units int64, yield func(*pool) bool) bool {
 // with the fewest free.
 func (x *index) ranked(units int64, yield func(*pool) bool) {
 	for p, ok := x.fit.from(freeFrom(units)); ok; {
-		free := p.free()
-		if !x.level(free, units, yield) {
+		first, free := p, p.free()
+		// The first is the best if it has the units on one NUMA node, and is mostly
+		// taken: then the level is not searched.
+		best := first.side >= units
+		if best && !yield(first) {
+			return
+		}
+		if !x.level(free, units, func(p *pool) bool { return best && p == first || yield(p) }) {
 			return
 		}
 		p, ok = x.fit.from(freeFrom(free + 1))

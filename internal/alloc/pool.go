@@ -43,7 +43,7 @@ func (p *pool) count() {
 	}
 	p.side = max(0, p.free())
 	if len(p.numa) > 1 && p.side > 0 {
-		p.side = min(p.side, p.widest())
+		p.side = min(p.side, max(0, p.widest())) // whatever numbers were told
 	}
 }
 
@@ -51,7 +51,7 @@ func (p *pool) count() {
 // packed well: the largest first, each at the fullest node that has room, or
 // at several where none has.
 func (p *pool) widest() int64 {
-	free := slices.Clone(p.numa) // whatever numbers were told
+	free := slices.Clone(p.numa)
 	for _, d := range slices.SortedFunc(slices.Values(p.devices), largestFirst) {
 		for left := d.Units; left > 0; {
 			at := fullest(free, left)

@@ -10,8 +10,8 @@ const (
 	maxChain   = 3  // moves that make room for one another
 	maxSubsets = 64 // ways to make room on one node
 
-	// looks is how many nodes that a device may not be moved to are as much as
-	// one step.
+	// looks is how many nodes that a device may not be moved to, or sums of
+	// units on a node, are as much as one step.
 	looks = 64
 )
 
@@ -167,7 +167,7 @@ func (r *repacker) squeeze(s *Snapshot, d *Device, name string, homeless, placed
 	tried := 0
 	var out []*Device
 	for total := max(0, d.Units-p.free()); total <= p.loose && r.looks > 0 && tried < maxSubsets && out == nil; total++ {
-		subsets(loose, total, nil, func(leave []*Device) bool {
+		r.subsets(loose, total, nil, func(leave []*Device) bool {
 			tried++
 			changes := []Change{PutDevice(here)}
 			for _, other := range leave {
@@ -188,10 +188,13 @@ func contains(list []*Device, d *Device) bool {
 
 // subsets yields the devices, largest first, whose units add up to the total,
 // and of those with as many units each one only once. It reports that it was
-// not stopped.
-func subsets(list []*Device, total int64, chosen []*Device, yield func([]*Device) bool) bool {
+// not stopped. Each step of it is a look, for there may be very many.
+func (r *repacker) subsets(list []*Device, total int64, chosen []*Device, yield func([]*Device) bool) bool {
 	if total == 0 {
 		return yield(chosen)
+	}
+	if r.looks--; r.looks <= 0 {
+		return false
 	}
 	var rest int64
 	for _, d := range list {
@@ -205,7 +208,7 @@ func subsets(list []*Device, total int64, chosen []*Device, yield func([]*Device
 		if d.Units > total || d.Units == 0 || i > 0 && list[i-1].Units == d.Units {
 			continue
 		}
-		if !subsets(list[i+1:], total-d.Units, append(slices.Clip(chosen), d), yield) {
+		if !r.subsets(list[i+1:], total-d.Units, append(slices.Clip(chosen), d), yield) {
 			return false
 		}
 	}

@@ -45,6 +45,7 @@ type PutNode Node
 type DropNode string
 
 // PutDevice adds a device or replaces it. It may take more than the node serves.
+// One without a node or units is taken away.
 type PutDevice Device
 
 // DropDevice takes a device away, by its UID.
@@ -158,12 +159,13 @@ func (s *Snapshot) device(d *Device) {
 	}
 	d = &Device{d.UID, d.Resource, bounded(d.Units), d.Node, d.State, d.Lost, d.Ordered}
 	old := s.find(d.UID)
-	if old != nil && old.Node != d.Node {
+	nowhere := d.Node == "" || d.Units == 0
+	if old != nil && (nowhere || old.Node != d.Node) {
 		s.drop(d.UID)
 		old = nil
 	}
-	if d.Node == "" {
-		return // pending
+	if nowhere {
+		return
 	}
 	was := s.at(d.Node)
 	n := was
