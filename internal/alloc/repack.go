@@ -193,7 +193,8 @@ func (r *repacker) subsets(list []*Device, total int64, chosen []*Device, yield 
 	if total == 0 {
 		return yield(chosen)
 	}
-	if r.looks--; r.looks <= 0 {
+	r.looks--
+	if r.looks <= 0 {
 		return false
 	}
 	var rest int64
