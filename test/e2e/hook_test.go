@@ -232,7 +232,7 @@ func TestHookKilledMidPatch(t *testing.T) {
 	s.node("worker-1", 8, "vfio-pci", 8)
 	held, release := s.holdUpdates()
 	var installing sync.WaitGroup
-	installing.Go(func() { s.gpuctl("install", "--set", "hook.wait=60s") })
+	installing.Go(func() { s.gpuctl("install", "--set", "hook.wait=60s,controller.enabled=false") })
 	select {
 	case <-held:
 	case <-time.After(soon):
