@@ -80,7 +80,7 @@ func TestHookAndThePlugin(t *testing.T) {
 	t.Run("not in time, and that matters", func(t *testing.T) {
 		s := newStage(t)
 		s.node("worker-1", 8, "vfio-pci", 0)
-		code, _, stderr := s.gpuctl("install", "--set", "hook.wait=5s,hook.strict=true")
+		code, _, stderr := s.gpuctl("install", "--set", "hook.wait=5s,hook.strict=true,controller.enabled=false")
 		if code != 1 {
 			t.Errorf("install: exit %d", code)
 		}
@@ -326,7 +326,7 @@ func TestHookWithHyperConverged(t *testing.T) {
 	s.node("worker-1", 8, "vfio-pci", 8)
 	hco := hyperConverged(t, s.Cluster, "testdata/hyperconverged-v1beta1.yaml", "v1beta1", "{}")
 	same := untouched(t, s.Cluster)
-	code, _, stderr := s.gpuctl("install")
+	code, _, stderr := s.gpuctl("install", "--set", "controller.enabled=false")
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, stderr)
 	}
