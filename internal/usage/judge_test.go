@@ -38,12 +38,18 @@ func TestJudge(t *testing.T) {
 		uncertain bool
 		want      Verdict
 	}{
-		"all are served":                      {devices: all, served: 12},
-		"unattached devices move as needed":   {devices: all, served: 11, want: Verdict{Move: []string{"free-young"}}},
-		"all unattached ones":                 {devices: all, served: 8, want: Verdict{Move: []string{"free-old", "free-young"}}},
-		"then the youngest are lost":          {devices: all, served: 7, want: Verdict{Move: []string{"free-old", "free-young"}, Lose: []string{"starting"}}},
-		"VMs that run are last":               {devices: all, served: 4, want: Verdict{Move: []string{"free-old", "free-young"}, Lose: []string{"under-a-dead-vmi", "starting"}}},
-		"of those, the youngest first":        {devices: all, served: 3, want: Verdict{Move: []string{"free-old", "free-young"}, Lose: []string{"running-young", "under-a-dead-vmi", "starting"}}},
+		"all are served":                    {devices: all, served: 12},
+		"unattached devices move as needed": {devices: all, served: 11, want: Verdict{Move: []string{"free-young"}}},
+		"all unattached ones":               {devices: all, served: 8, want: Verdict{Move: []string{"free-old", "free-young"}}},
+		"then the youngest are lost":        {devices: all, served: 7, want: Verdict{Move: []string{"free-old", "free-young"}, Lose: []string{"starting"}}},
+		"VMs that run are last":             {devices: all, served: 4, want: Verdict{Move: []string{"free-old", "free-young"}, Lose: []string{"under-a-dead-vmi", "starting"}}},
+		"of those, the youngest first":      {devices: all, served: 3, want: Verdict{Move: []string{"free-old", "free-young"}, Lose: []string{"running-young", "under-a-dead-vmi", "starting"}}},
+		"one that is taken stays before one that is older": {
+			devices: []Device{aged(1, attached("free", "", 2)), aged(2, starting)}, served: 2, want: Verdict{Move: []string{"free"}},
+		},
+		"one under a VM that runs stays before one that is older": {
+			devices: []Device{aged(1, attached("dead", "dead", 2)), aged(2, attached("running", "v", 2))}, served: 2, want: Verdict{Lose: []string{"dead"}},
+		},
 		"a smaller one that fits stays":       {devices: []Device{aged(1, attached("a", "v", 1)), aged(2, attached("b", "v", 4)), aged(3, attached("c", "v", 1))}, served: 2, want: Verdict{Lose: []string{"b"}}},
 		"of the same age, by UID":             {devices: []Device{attached("b", "", 1), attached("a", "", 1)}, served: 1, want: Verdict{Move: []string{"b"}}},
 		"nothing is concluded of a dark node": {devices: all, uncertain: true},
@@ -69,16 +75,25 @@ func TestJudge(t *testing.T) {
 		"nor into what a pod has taken": {
 			devices: []Device{lost(attached("a", "v", 4))}, pods: []Pod{pod("raw", "n1", 1), pod("far", "n2", 8)}, served: 4,
 		},
+		"a pod of another name takes nothing": {
+			devices: []Device{lost(attached("a", "v", 4))}, pods: []Pod{{UID: "raw", Node: "n1", Containers: []Requests{{own: 4}}}}, served: 4, want: Verdict{Heal: []string{"a"}},
+		},
+		"two devices don't both have one launcher": {
+			devices: []Device{lost(attached("a", "v", 2)), lost(attached("b", "v", 2))}, pods: []Pod{pod("p", "n1", 2)}, served: 3, want: Verdict{Heal: []string{"a"}},
+		},
 		"a second launcher is not its own": {
 			devices: []Device{lost(attached("a", "w", 2))}, pods: []Pod{pod("p", "n1", 4)}, served: 5,
 		},
 	}
+	names := EffectiveNames(NameFacts{Listed: []gpu.ResourceName{h200, own}, DeviceClasses: []DeviceClass{{Name: "vfio", Extended: h200}}})
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := Snapshot{Names: EffectiveNames(NameFacts{Listed: []gpu.ResourceName{h200, own}}), Devices: tc.devices, VMIs: vmis, Pods: tc.pods}
+			s := Snapshot{Names: names, Devices: tc.devices, VMIs: vmis, Pods: tc.pods}
 			supply := Supply{Node: "n1", Units: map[gpu.ResourceName]int64{h200: tc.served}, Certain: !tc.uncertain}
-			if diff := cmp.Diff(tc.want, s.Judge(supply, h200)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			for _, name := range []gpu.ResourceName{h200, dra} {
+				if diff := cmp.Diff(tc.want, s.Judge(supply, name)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
 			}
 		})
 	}

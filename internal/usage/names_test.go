@@ -115,12 +115,19 @@ func TestEffectiveNames(t *testing.T) {
 				DeviceClasses: []DeviceClass{{Name: "vfio", Extended: "nvidia.com/gpu"}},
 			},
 		},
+		"so does such a name of a DeviceClass of GPUs": {
+			facts: NameFacts{DeviceClasses: []DeviceClass{{Name: "vfio", Extended: "nvidia.com/gpu", GPU: true}}},
+			want:  map[gpu.ResourceName][]Source{dra: {Claimable}},
+		},
 		"unless the hoster lists them": {
 			facts: NameFacts{
 				Listed: []gpu.ResourceName{"nvidia.com/gpu"},
 				Nodes:  []Node{shows(map[gpu.ResourceName]int64{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 2})},
 			},
 			want: map[gpu.ResourceName][]Source{"nvidia.com/gpu": {Listed}},
+		},
+		"unless a class has them": {
+			facts: NameFacts{Offered: []gpu.ResourceName{"nvidia.com/gpu"}}, want: map[gpu.ResourceName][]Source{"nvidia.com/gpu": {Offered}},
 		},
 		"both names of a DeviceClass that carries an effective one": {
 			facts: NameFacts{Listed: []gpu.ResourceName{own}, DeviceClasses: []DeviceClass{{Name: "vfio", Extended: own}, {Name: "nic", Extended: "x.com/nic"}, {Name: "bare"}}},

@@ -36,7 +36,7 @@ func RawUse(pods []Pod, l Launchers, c Coverage) []Raw {
 	left := Coverage{here: maps.Clone(c.here), all: maps.Clone(c.all)}
 	for _, anywhere := range []bool{false, true} {
 		for i := range out {
-			if out[i].VMI != "" && (c.anywhere || !anywhere) {
+			if c.anywhere || !anywhere {
 				left.cover(&out[i], anywhere)
 			}
 		}

@@ -97,7 +97,7 @@ func newReport(n *Node, table gpu.Table) *report {
 		}
 	}
 	for i := range n.Host.Mdevs {
-		if m := &n.Host.Mdevs[i]; m.TypeName != "" && !off[m.Parent] {
+		if m := &n.Host.Mdevs[i]; !off[m.Parent] {
 			r.types[gpu.MdevResource(m.TypeName)]++
 		}
 	}

@@ -72,7 +72,11 @@ func TestServed(t *testing.T) {
 		},
 		"a group of which one function is broken is no unit": {
 			allocatable: h200s(3), plugin: gpu.Release{Major: 1, Minor: 4}, want: h200s(2),
-			host: host(worse(cards(4), func(f *gpu.Function) { f.Group, f.OffBus = gpu.InGroup(2), true })),
+			host: host(worse(cards(4), func(f *gpu.Function) { f.Address.Bus, f.Group, f.OffBus = 9, gpu.InGroup(2), true })),
+		},
+		"a group without its device node is none of its units": {
+			allocatable: h200s(4), want: h200s(2),
+			host: host(worse(cards(4), func(f *gpu.Function) { f.Group, f.VFIONode = gpu.InGroup(2), gpu.Absent })),
 		},
 		"a plugin that counts functions": {
 			allocatable: h200s(4), host: host(worse(cards(4), func(f *gpu.Function) { f.Group, f.OffBus = gpu.InGroup(2), true })), want: h200s(3),
@@ -92,6 +96,12 @@ func TestServed(t *testing.T) {
 		"a card that is newer than all names may be behind one that stands for others": {
 			allocatable: h200s(2), host: host(worse(cards(1), func(f *gpu.Function) { f.ID = gpu.NVIDIA(0x7777) })), want: h200s(1),
 		},
+		"but not behind one that is explained": {
+			allocatable: h200s(2), host: host(worse(cards(2), func(f *gpu.Function) { f.ID = gpu.NVIDIA(0x7777) })), want: h200s(1),
+		},
+		"nor behind a vGPU type": {
+			allocatable: units{a10: 2}, host: host(worse(cards(1), func(f *gpu.Function) { f.ID = gpu.NVIDIA(0x7777) })), want: units{a10: 0},
+		},
 		"below 0 it is none": {allocatable: h200s(-3), want: h200s(0)},
 
 		"an mdev parent with remaining slots still serves": {
@@ -102,6 +112,9 @@ func TestServed(t *testing.T) {
 		},
 		"an mdev parent where nothing exists yet": {
 			allocatable: units{a10: 2}, host: host([]gpu.Function{parent(3)}), want: units{a10: 2},
+		},
+		"a parent that says nonsense": {
+			allocatable: units{a10: 2}, host: host([]gpu.Function{parent(-1)}, mdev), want: units{a10: 1},
 		},
 		"an mdev whose parent does not say what it has room for": {
 			allocatable: units{a10: 2}, host: host(nil, mdev), want: units{a10: 1},
@@ -119,6 +132,19 @@ func TestServed(t *testing.T) {
 		},
 		"virtual functions with a vGPU type": {
 			allocatable: units{own: 2}, host: host(worse(cards(1), vgpu)), table: custom, want: units{own: 1},
+		},
+
+		"one that is on vfio counts once": {
+			allocatable: units{own: 2}, host: host(worse(cards(1), func(f *gpu.Function) { f.VF, f.CurrentVGPU = true, "NVIDIA L40S-12Q" })), table: custom, want: units{own: 1},
+		},
+		"one without a type is no unit": {
+			allocatable: units{own: 2}, host: host(worse(cards(2), func(f *gpu.Function) { f.VF, f.Driver = true, "nvidia" })), table: custom, want: units{own: 1},
+		},
+		"one that fell off the bus is none, either": {
+			allocatable: units{own: 2}, host: host(worse(worse(cards(2), vgpu), offBus)), table: custom, want: units{own: 1},
+		},
+		"nor is another vendor's": {
+			allocatable: units{own: 2}, host: host(worse(worse(cards(2), vgpu), func(f *gpu.Function) { f.ID.Vendor = 0x8086 })), table: custom, want: units{own: 1},
 		},
 
 		"NotReady: what it served last, nothing new, no conclusions": {

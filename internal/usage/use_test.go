@@ -143,6 +143,20 @@ func TestUse(t *testing.T) {
 			snapshot: Snapshot{Pods: []Pod{{UID: "p", Namespace: "acme", Node: "n2", Containers: []Requests{{dra: 1}, {h200: 1}}}}},
 			budget:   budget{"acme": raw(2)}, nodes: nodes{"n2": {Raw: 2}},
 		},
+		"a device under a DeviceClass's name": {
+			snapshot: Snapshot{
+				Devices: []Device{{UID: "d", Namespace: "acme", Class: "h200", Resource: dra, Units: 4, Node: "n1", VMI: "v"}},
+				VMIs:    []VMI{vmi("v", "p")}, Pods: []Pod{pod("p", "n1", 4)},
+			},
+			budget: budget{"acme": device(4)}, nodes: nodes{"n1": {Held: 4}},
+		},
+		"devices on two nodes cover what is on each": {
+			snapshot: Snapshot{
+				Devices: []Device{attached("d", "v", 2), {UID: "e", Namespace: "acme", Class: "h200", Resource: h200, Units: 2, Node: "n2", VMI: "v"}},
+				VMIs:    []VMI{vmi("v", "p", "q")}, Pods: []Pod{pod("p", "n1", 2), pod("q", "n1", 2)},
+			},
+			budget: budget{"acme": device(4)}, nodes: nodes{"n1": {Held: 2, Raw: 2}, "n2": {Held: 2}},
+		},
 		"names that don't count": {snapshot: Snapshot{Pods: []Pod{{UID: "p", Containers: []Requests{{"cpu": 8}}}}}, budget: budget{}, nodes: nodes{}},
 		"more than can be counted": {
 			snapshot: Snapshot{Pods: []Pod{pod("p", "n1", math.MaxInt64), pod("q", "n1", 5)}},
@@ -185,6 +199,12 @@ func TestRawPods(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, s.CapacityRaw()); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	coverage := BudgetCoverage(s.Devices, s.Names)
+	for range 2 { // a coverage is not used up
+		if diff := cmp.Diff(want, RawUse(s.Pods, LaunchersOf(s.VMIs), coverage)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 
