@@ -1,10 +1,6 @@
 package usage
 
-import (
-	"time"
-
-	"github.com/gpuctl/gpuctl/internal/gpu"
-)
+import "github.com/gpuctl/gpuctl/internal/gpu"
 
 // Device is what accounting needs of a GPUDevice; api/v1alpha1.DeviceState has the
 // table of what its facts mean together.
@@ -14,11 +10,9 @@ type Device struct {
 	// when the class is gone as well.
 	Resource gpu.ResourceName
 	Units    int64
-	Node     string    // of the placement; "" while it is pending
-	Since    time.Time // when the units were first held there
-	Lost     bool      // the node stopped to serve them
-	Starting bool      // it is taken for a VMI that has no UID yet
-	VMI      string    // UID of the VMI that has claimed it; "" when none has
+	Node     string // of the placement; "" while it is pending
+	Lost     bool   // the node stopped to serve them
+	VMI      string // UID of the VMI that has claimed it; "" when none has
 }
 
 // Holds reports that the device takes units of its node's capacity.
@@ -35,7 +29,6 @@ type VMI struct {
 	UID, Namespace, Name string
 	// ActivePods is status.activePods: UIDs of pods, and the node of each.
 	ActivePods map[string]string
-	Final      bool // Succeeded or Failed
 }
 
 // Launchers says which pods are launchers of which VMI.

@@ -19,7 +19,8 @@ type Supply struct {
 	// Open says that new units may be placed there.
 	Open bool
 	// Certain says that something can be concluded from the units: that held ones
-	// are lost, or that lost ones have returned.
+	// are lost, or that lost ones have returned. Where it is false, what was served
+	// when it was last true holds for both.
 	Certain bool
 }
 
