@@ -73,7 +73,7 @@ func (n Names) report(node *Node) {
 	for i := range node.Host.Functions {
 		f := &node.Host.Functions[i]
 		if role := f.Role(); f.IsNVIDIA() && (role == gpu.RoleGPU || role == gpu.RoleVF) {
-			n.guess(node.Facts.Plugin.Name(f.ID.Device), Reported)
+			n.add(node.Facts.Plugin.Name(f.ID.Device), Reported)
 		}
 		for _, t := range f.MdevTypes {
 			n.reportType(t.Name)
@@ -86,7 +86,7 @@ func (n Names) report(node *Node) {
 
 func (n Names) reportType(name string) {
 	if name != "" {
-		n.guess(gpu.MdevResource(name), Reported)
+		n.add(gpu.MdevResource(name), Reported)
 	}
 }
 

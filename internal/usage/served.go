@@ -161,5 +161,5 @@ func wholeUnit(g *gpu.Registration, u *gpu.Unit) bool {
 // servesVGPU reports a virtual function that KubeVirt serves as a vGPU: a type is
 // set on it, and it stays on NVIDIA's own driver.
 func servesVGPU(f *gpu.Function) bool {
-	return f.IsNVIDIA() && f.VF && f.CurrentVGPU != "" && !f.OffBus && !f.Driver.IsVFIO()
+	return f.IsNVIDIA() && f.CurrentVGPU != "" && !f.OffBus && !f.Driver.IsVFIO()
 }

@@ -78,6 +78,10 @@ func TestServed(t *testing.T) {
 			allocatable: h200s(4), want: h200s(2),
 			host: host(worse(cards(4), func(f *gpu.Function) { f.Group, f.VFIONode = gpu.InGroup(2), gpu.Absent })),
 		},
+		"nor where a plugin allocates by functions and needs those of the whole group": {
+			allocatable: h200s(4), want: h200s(2),
+			host: &gpu.Host{IOMMUFD: gpu.Present, Functions: worse(cards(4), func(f *gpu.Function) { f.Group, f.VFIONode = gpu.InGroup(2), gpu.Absent })},
+		},
 		"a plugin that counts functions": {
 			allocatable: h200s(4), host: host(worse(cards(4), func(f *gpu.Function) { f.Group, f.OffBus = gpu.InGroup(2), true })), want: h200s(3),
 		},
@@ -124,6 +128,10 @@ func TestServed(t *testing.T) {
 		},
 		"lost: a type of which nothing is left": {
 			allocatable: units{a10: 2, "nvidia.com/NVIDIA_A10-24Q": 1}, host: host([]gpu.Function{parent(0)}), want: units{a10: 0, "nvidia.com/NVIDIA_A10-24Q": 0},
+		},
+		"lost: one that is not called like a vGPU": {
+			allocatable: units{"nvidia.com/whole_T4": 1}, want: units{"nvidia.com/whole_T4": 0},
+			host: host([]gpu.Function{{ID: gpu.NVIDIA(0x1eb8), MdevTypes: []gpu.MdevType{{Name: "whole T4"}}}}),
 		},
 		"lost: vGPUs whose parent is gone": {allocatable: units{a10: 2}, host: host(cards(1)), want: units{a10: 0}},
 		"a type under the table's name for it": {
