@@ -1,0 +1,222 @@
+package binding
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// run is an exploration: all states that were seen, and how each was first reached.
+type run struct {
+	world  *world
+	states []key
+	from   []uint32
+	table  []uint32 // open addressing; 0 is empty, else an index + 1
+	steps  uint64
+	spent  time.Duration
+}
+
+func hash(k key) uint64 {
+	h := k[0]*0x9E3779B97F4A7C15 ^ (k[1]+0x165667B19E3779F9)*0xC2B2AE3D27D4EB4F
+	h ^= h >> 29
+	h *= 0xBF58476D1CE4E5B9
+	return h ^ h>>32
+}
+
+// find returns where a state is in the table, or where it belongs.
+func (r *run) find(k key) int {
+	mask := uint64(len(r.table) - 1)
+	for i := hash(k) & mask; ; i = (i + 1) & mask {
+		if at := r.table[i]; at == 0 || r.states[at-1] == k {
+			return int(i)
+		}
+	}
+}
+
+// add takes a state that was not seen before.
+func (r *run) add(k key, from uint32) bool {
+	if 2*len(r.states) >= len(r.table) {
+		r.table = make([]uint32, 2*len(r.table))
+		for i, k := range r.states {
+			r.table[r.find(k)] = uint32(i + 1)
+		}
+	}
+	at := r.find(k)
+	if r.table[at] != 0 {
+		return false
+	}
+	r.states = append(r.states, k)
+	r.from = append(r.from, from)
+	r.table[at] = uint32(len(r.states))
+	return true
+}
+
+func (r *run) unpack(i int) state { return r.world.unpack(r.states[i]) }
+
+// next has each state that follows in its one form.
+func (r *run) next(s *state, out emit) {
+	r.world.next(s, func(n state, rank uint8, t step) {
+		r.world.settle(&n)
+		n.canonical()
+		out(n, rank, t)
+	})
+}
+
+// explore goes through all states, the nearest first, and then tries from each whether
+// things come to rest well. The error is a promise that was broken, and how.
+func explore(w world) (*run, error) {
+	began := time.Now()
+	r := &run{world: &w, table: make([]uint32, 1<<16)}
+	defer func() { r.spent = time.Since(began) }()
+	first := state{w: &w}
+	first.dev[0].phase, first.dev[1].phase = live, live
+	first.canonical()
+	r.add(first.pack(), 0)
+	for i := 0; i < len(r.states); i++ {
+		s := r.unpack(i)
+		if err := w.broken(&s); err != nil {
+			return r, fmt.Errorf("%w\n%s", err, r.trace(i))
+		}
+		r.next(&s, func(n state, _ uint8, _ step) {
+			r.steps++
+			r.add(n.pack(), uint32(i))
+		})
+	}
+	return r, r.rest()
+}
+
+// rest lets all that was begun go on without faults, from every state.
+func (r *run) rest() error {
+	well := make([]bool, len(r.states))
+	var path []int
+	for i := range r.states {
+		path = path[:0]
+		for at := i; !well[at]; {
+			if len(path) > 200 {
+				return fmt.Errorf("it never comes to rest\n%s", r.trace(i))
+			}
+			path = append(path, at)
+			s := r.unpack(at)
+			to, ok := r.forward(&s)
+			if !ok {
+				if err := r.world.atRest(&s); err != nil {
+					return fmt.Errorf("%w\n%s… and %d steps later without faults:\n     %s", err, r.trace(i), len(path)-1, s)
+				}
+				break
+			}
+			at = int(r.table[r.find(to.pack())]) - 1
+		}
+		for _, at := range path {
+			well[at] = true
+		}
+	}
+	return nil
+}
+
+// forward is the step of progress that comes first.
+func (r *run) forward(s *state) (state, bool) {
+	best, found := state{}, uint8(happening)
+	r.next(s, func(n state, rank uint8, _ step) {
+		if rank < found {
+			best, found = n, rank
+		}
+	})
+	return best, found < happening
+}
+
+// trace tells how a state was reached.
+func (r *run) trace(i int) string {
+	var lines []string
+	for ; i != 0; i = int(r.from[i]) {
+		s := r.unpack(int(r.from[i]))
+		told := false
+		r.next(&s, func(n state, _ uint8, t step) {
+			if !told && n.pack() == r.states[i] {
+				told = true
+				lines = append(lines, fmt.Sprintf("%-58s %s", t, n))
+			}
+		})
+	}
+	var b strings.Builder
+	for k := range lines {
+		fmt.Fprintf(&b, "%3d  %s\n", k+1, lines[len(lines)-1-k])
+	}
+	return b.String()
+}
+
+var (
+	errNode   = errors.New("a node holds more units than it has")
+	errBudget = errors.New("a budget is exceeded")
+	errSet    = errors.New("a VMI that is stored has not its set")
+	errSplit  = errors.New("the set of a VMI that is stored is not on one node")
+	errOrphan = errors.New("at rest something is left over")
+	errLost   = errors.New("at rest an order that fits is not placed")
+)
+
+// broken says which promise a state breaks.
+func (w *world) broken(s *state) error {
+	v := s.look()
+	for n := uint8(1); n <= nodes; n++ {
+		if v.used(n) > w.room[n] {
+			return errNode
+		}
+	}
+	if v.placed() > w.budget {
+		return errBudget
+	}
+	for vm, i := range s.vmi {
+		if i == 0 {
+			continue
+		}
+		for _, m := range w.sets[vm] {
+			d := s.dev[m]
+			if d.phase < live || d.att != s.carried(i) || d.claim != 0 && d.claim != i {
+				return errSet
+			}
+			if d.node == 0 || d.answer != d.node || d.node != s.dev[w.sets[vm][0]].node {
+				return errSplit
+			}
+		}
+	}
+	return nil
+}
+
+// atRest says what is wrong when nothing goes on any more.
+func (w *world) atRest(s *state) error {
+	v := s.look()
+	for m, d := range s.dev {
+		used := d.claim != 0 && s.vmi[d.claim.vm()] == d.claim
+		if d.att != 0 && !used || d.phase == deleting && !used || m == template && d.phase != absent && !used {
+			return errOrphan
+		}
+		if d.phase != live || d.node != 0 {
+			continue
+		}
+		for n := uint8(1); n <= nodes; n++ {
+			to := v
+			to[m] = 1 << n
+			if w.fits(to) {
+				return errLost
+			}
+		}
+	}
+	for h := range s.hooks {
+		if s.hooks[h].at != idle {
+			return errOrphan
+		}
+	}
+	for i := start(1); i <= starts; i++ {
+		if s.create[i] != unused && s.create[i] != over {
+			return errOrphan
+		}
+	}
+	for vm, i := range s.vmi {
+		for _, m := range w.sets[vm] {
+			if i != 0 && s.dev[m].claim != i {
+				return errOrphan
+			}
+		}
+	}
+	return nil
+}
