@@ -12,6 +12,7 @@ type run struct {
 	world  *world
 	states []key
 	from   []uint32
+	onward []uint32 // where progress without faults leads; the state itself: nowhere
 	table  []uint32 // open addressing; 0 is empty, else an index + 1
 	steps  uint64
 	spent  time.Duration
@@ -34,8 +35,8 @@ func (r *run) find(k key) int {
 	}
 }
 
-// add takes a state that was not seen before.
-func (r *run) add(k key, from uint32) bool {
+// add returns the index of a state, which may be new.
+func (r *run) add(k key, from uint32) uint32 {
 	if 2*len(r.states) >= len(r.table) {
 		r.table = make([]uint32, 2*len(r.table))
 		for i, k := range r.states {
@@ -43,13 +44,12 @@ func (r *run) add(k key, from uint32) bool {
 		}
 	}
 	at := r.find(k)
-	if r.table[at] != 0 {
-		return false
+	if r.table[at] == 0 {
+		r.states = append(r.states, k)
+		r.from = append(r.from, from)
+		r.table[at] = uint32(len(r.states))
 	}
-	r.states = append(r.states, k)
-	r.from = append(r.from, from)
-	r.table[at] = uint32(len(r.states))
-	return true
+	return r.table[at] - 1
 }
 
 func (r *run) unpack(i int) state { return r.world.unpack(r.states[i]) }
@@ -78,51 +78,41 @@ func explore(w world) (*run, error) {
 		if err := w.broken(&s); err != nil {
 			return r, fmt.Errorf("%w\n%s", err, r.trace(i))
 		}
-		r.next(&s, func(n state, _ uint8, _ step) {
+		best, to := happening, uint32(i)
+		r.next(&s, func(n state, rank uint8, _ step) {
 			r.steps++
-			r.add(n.pack(), uint32(i))
+			at := r.add(n.pack(), uint32(i))
+			if rank < best {
+				best, to = rank, at
+			}
 		})
+		r.onward = append(r.onward, to)
 	}
 	return r, r.rest()
 }
 
-// rest lets all that was begun go on without faults, from every state.
+// rest lets all that was begun go on without faults, from every state: of what can go on,
+// that of the lowest rank does.
 func (r *run) rest() error {
 	well := make([]bool, len(r.states))
-	var path []int
 	for i := range r.states {
-		path = path[:0]
-		for at := i; !well[at]; {
-			if len(path) > 200 {
-				return fmt.Errorf("it never comes to rest\n%s", r.trace(i))
+		at, steps := i, 0
+		for ; !well[at] && int(r.onward[at]) != at; at = int(r.onward[at]) {
+			if steps++; steps > 200 {
+				return fmt.Errorf("%w\n%s", errBusy, r.trace(i))
 			}
-			path = append(path, at)
-			s := r.unpack(at)
-			to, ok := r.forward(&s)
-			if !ok {
-				if err := r.world.atRest(&s); err != nil {
-					return fmt.Errorf("%w\n%s… and %d steps later without faults:\n     %s", err, r.trace(i), len(path)-1, s)
-				}
-				break
-			}
-			at = int(r.table[r.find(to.pack())]) - 1
 		}
-		for _, at := range path {
-			well[at] = true
+		if !well[at] {
+			s := r.unpack(at)
+			if err := r.world.atRest(&s); err != nil {
+				return fmt.Errorf("%w\n%s… and %d steps later without faults: %s", err, r.trace(i), steps, s)
+			}
+		}
+		for to := i; !well[to]; to = int(r.onward[to]) {
+			well[to] = true
 		}
 	}
 	return nil
-}
-
-// forward is the step of progress that comes first.
-func (r *run) forward(s *state) (state, bool) {
-	best, found := state{}, uint8(happening)
-	r.next(s, func(n state, rank uint8, _ step) {
-		if rank < found {
-			best, found = n, rank
-		}
-	})
-	return best, found < happening
 }
 
 // trace tells how a state was reached.
@@ -152,6 +142,7 @@ var (
 	errSplit  = errors.New("the set of a VMI that is stored is not on one node")
 	errOrphan = errors.New("at rest something is left over")
 	errLost   = errors.New("at rest an order that fits is not placed")
+	errBusy   = errors.New("it never comes to rest")
 )
 
 // broken says which promise a state breaks.
