@@ -101,6 +101,24 @@ func (s *state) running(vm int) bool {
 	return true
 }
 
+// TestPack sees that states which differ are not taken for one.
+func TestPack(t *testing.T) {
+	w := apartUnits
+	w.starts = [vms]int{1, 1}
+	r, err := explore(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.states {
+		s := r.unpack(i)
+		r.next(&s, func(n state, _ uint8, what step) {
+			if got := r.world.unpack(n.pack()); got != n {
+				t.Fatalf("%s: %+v is read back as %+v", what, n, got)
+			}
+		})
+	}
+}
+
 // TestMistakes sees that the explorer finds what it is for.
 func TestMistakes(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -3,6 +3,7 @@ package binding
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -73,7 +74,8 @@ func explore(w world) (*run, error) {
 	first.dev[0].phase, first.dev[1].phase = live, live
 	first.canonical()
 	r.add(first.pack(), 0)
-	for i := 0; i < len(r.states); i++ {
+	for len(r.onward) < len(r.states) {
+		i := len(r.onward)
 		s := r.unpack(i)
 		if err := w.broken(&s); err != nil {
 			return r, fmt.Errorf("%w\n%s", err, r.trace(i))
@@ -88,7 +90,8 @@ func explore(w world) (*run, error) {
 		})
 		r.onward = append(r.onward, to)
 	}
-	return r, r.rest()
+	err := r.rest()
+	return r, err
 }
 
 // rest lets all that was begun go on without faults, from every state: of what can go on,
@@ -98,14 +101,15 @@ func (r *run) rest() error {
 	for i := range r.states {
 		at, steps := i, 0
 		for ; !well[at] && int(r.onward[at]) != at; at = int(r.onward[at]) {
-			if steps++; steps > 200 {
+			steps++
+			if steps > 200 {
 				return fmt.Errorf("%w\n%s", errBusy, r.trace(i))
 			}
 		}
 		if !well[at] {
 			s := r.unpack(at)
 			if err := r.world.atRest(&s); err != nil {
-				return fmt.Errorf("%w\n%s… and %d steps later without faults: %s", err, r.trace(i), steps, s)
+				return fmt.Errorf("%w\n%s  …  and %d steps later without faults %s", err, r.trace(i), steps, &s)
 			}
 		}
 		for to := i; !well[to]; to = int(r.onward[to]) {
@@ -115,22 +119,29 @@ func (r *run) rest() error {
 	return nil
 }
 
-// trace tells how a state was reached.
+// trace tells how a state was reached. It goes the way anew without swapping what is
+// alike, so that a leader keeps its number.
 func (r *run) trace(i int) string {
-	var lines []string
+	var keys []key
 	for ; i != 0; i = int(r.from[i]) {
-		s := r.unpack(int(r.from[i]))
-		told := false
-		r.next(&s, func(n state, _ uint8, t step) {
-			if !told && n.pack() == r.states[i] {
-				told = true
-				lines = append(lines, fmt.Sprintf("%-58s %s", t, n))
+		keys = append(keys, r.states[i])
+	}
+	slices.Reverse(keys)
+	var b strings.Builder
+	s := r.unpack(0)
+	for k, want := range keys {
+		var to state
+		var what step
+		r.world.next(&s, func(n state, _ uint8, t step) {
+			r.world.settle(&n)
+			alike := n
+			alike.canonical()
+			if alike.pack() == want {
+				to, what = n, t
 			}
 		})
-	}
-	var b strings.Builder
-	for k := range lines {
-		fmt.Fprintf(&b, "%3d  %s\n", k+1, lines[len(lines)-1-k])
+		s = to
+		fmt.Fprintf(&b, "%3d  %-52s %s\n", k+1, what, &s)
 	}
 	return b.String()
 }

@@ -85,9 +85,11 @@ func (w *world) leader(s *state, l int, out emit) {
 			return // the swap would conflict: settle has it leave
 		}
 		me.at = applying
-		if w.mistake != notCarried {
-			n.ledger = me.batch
+		if w.mistake == notCarried {
+			out(n, working, step{what: "sees that the term is its own", who: who})
+			return
 		}
+		n.ledger = me.batch
 		out(n, working, step{what: "swaps the ledger", who: who})
 	case applying:
 		for d, e := range me.batch {

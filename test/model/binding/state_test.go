@@ -18,9 +18,6 @@ const (
 
 func (i start) vm() int { return int(i-1) / 2 }
 
-// members are the devices of the start's set.
-func (s *state) members(i start) []uint8 { return s.w.sets[i.vm()] }
-
 // phase is whether a device exists.
 type phase uint8
 
@@ -45,11 +42,22 @@ const refused = 3
 // entry is what a batch has for a device: a node, with or without an answer.
 type entry uint8
 
-func place(node uint8) entry     { return entry(node) }
-func bind(node uint8) entry      { return entry(nodes + node) }
-func (e entry) node() uint8      { return (uint8(e)-1)%nodes + 1 }
-func (e entry) answers() bool    { return e > nodes }
-func (e entry) none() bool       { return e == 0 }
+func place(node uint8) entry  { return entry(node) }
+func bind(node uint8) entry   { return entry(nodes + node) }
+func (e entry) node() uint8   { return (uint8(e)-1)%nodes + 1 }
+func (e entry) answers() bool { return e > nodes }
+func (e entry) none() bool    { return e == 0 }
+
+func (e entry) String() string {
+	switch {
+	case e.none():
+		return "-"
+	case e.answers():
+		return fmt.Sprintf("bind%d", e.node())
+	}
+	return fmt.Sprintf("node%d", e.node())
+}
+
 func none(b [devices]entry) bool { return b == [devices]entry{} }
 
 // Where a leader stands.
@@ -105,6 +113,9 @@ type state struct {
 	faults  uint8
 	w       *world
 }
+
+// members are the devices of the start's set.
+func (s *state) members(i start) []uint8 { return s.w.sets[i.vm()] }
 
 // carried is the id that is written in the VMI which start i makes.
 func (s *state) carried(i start) start {
@@ -247,8 +258,8 @@ func (w *world) unpack(k key) state {
 	return s
 }
 
-// String shows the devices and what is stored, in one line.
-func (s state) String() string {
+// String shows the devices, what is stored, and which writes are to come, in one line.
+func (s *state) String() string {
 	var b strings.Builder
 	for d, v := range s.dev {
 		fmt.Fprintf(&b, "d%d:%s ", d, v)
@@ -259,7 +270,12 @@ func (s state) String() string {
 		}
 	}
 	if !none(s.ledger) {
-		fmt.Fprintf(&b, "ledger=%v", s.ledger)
+		fmt.Fprintf(&b, "ledger=%v ", s.ledger)
+	}
+	for l, v := range s.leaders {
+		if !none(v.batch) && (v.at == decided || v.batch != s.ledger) {
+			fmt.Fprintf(&b, "leader%d=%v ", l+1, v.batch)
+		}
 	}
 	return b.String()
 }

@@ -180,7 +180,8 @@ func (w *world) hook(s *state, h int, out emit) {
 		}
 		n.dev[m] = device{phase: live, node: s.dev[m].node, att: j.id}
 		n.wrote(m)
-		if to.k++; int(to.k) == len(s.members(j.id)) {
+		to.k++
+		if int(to.k) == len(s.members(j.id)) {
 			*to = webhook{at: waiting, id: j.id}
 		}
 	case waiting:
@@ -201,7 +202,8 @@ func (w *world) hook(s *state, h int, out emit) {
 			d.claim = j.id
 			n.wrote(m)
 		}
-		if to.k++; int(to.k) == len(s.members(j.id)) {
+		to.k++
+		if int(to.k) == len(s.members(j.id)) {
 			*to = webhook{}
 		}
 	}
