@@ -30,6 +30,7 @@ type world struct {
 	budget  int            // for all devices together
 	starts  [vms]int       // how often a VM is started
 	faults  uint8
+	forged  bool // a tenant makes a VM's second start with the id of the first
 	mistake mistake
 }
 
@@ -101,10 +102,14 @@ func (w *world) vm(s *state, v int, out emit) {
 		n := *s
 		n.vmi[v] = 0
 		out(n, happening, step{what: "VMI ends", id: i})
-		if h >= 0 && s.wanted(i) {
+		if some, all := s.wanted(i); h >= 0 && some {
+			rank := deliver
+			if !all {
+				rank = happening // it will be refused
+			}
 			n = *s
 			n.hooks[h] = webhook{at: claiming, id: i}
-			out(n, deliver, step{what: "launcher is created, VMI read live", id: i})
+			out(n, rank, step{what: "launcher is created, VMI read live", id: i})
 		}
 	}
 	for k := range w.starts[v] {
@@ -129,14 +134,17 @@ func (s *state) idleHook() int {
 	return -1
 }
 
-// wanted reports that a member of the VMI's set is there to be claimed.
-func (s *state) wanted(i start) bool {
+// wanted reports whether some of the VMI's set is there to be claimed, and whether all
+// that is not claimed is.
+func (s *state) wanted(i start) (some, all bool) {
+	all = true
 	for _, m := range s.members(i) {
-		if d := s.dev[m]; d.phase >= live && d.att == s.carried(i) && d.claim == 0 {
-			return true
-		}
+		d := s.dev[m]
+		carries := d.phase >= live && d.att == s.carried(i)
+		some = some || carries && d.claim == 0
+		all = all && carries && (d.claim == 0 || d.claim == i)
 	}
-	return false
+	return some, all
 }
 
 // free reports that start i may take the device.
@@ -214,15 +222,10 @@ func (w *world) hook(s *state, h int, out emit) {
 func (w *world) check(s, n *state, to *webhook) string {
 	i := to.id
 	set := s.members(i)
-	if w.mistake == byName {
-		j := s.dev[set[0]].att
-		if j != 0 && j != i && j.vm() == i.vm() && s.vmi[i.vm()] == 0 && s.mine(j) && s.create[i] == open {
-			if yes, _ := s.answered(j); yes {
-				n.create[i], n.adopted[i] = again, true
-				*to = webhook{}
-				return "takes it for a re-invocation"
-			}
-		}
+	if j := s.dev[set[0]].att; w.recognised(s, i, j) {
+		n.create[i], n.adopted[i] = again, true
+		*to = webhook{}
+		return "takes it for a re-invocation"
 	}
 	ok := s.vmi[i.vm()] == 0
 	for _, m := range set {
@@ -237,6 +240,16 @@ func (w *world) check(s, n *state, to *webhook) string {
 		to.at = creating
 	}
 	return "checks"
+}
+
+// recognised reports that start i is taken for start j, come again. A call that is one goes
+// by apiServer: here it is a mistake, or a forgery that cannot be told from one.
+func (w *world) recognised(s *state, i, j start) bool {
+	if w.mistake != byName && !w.forged || s.create[i] != open || j == 0 || j == i || j.vm() != i.vm() {
+		return false
+	}
+	yes, _ := s.answered(j)
+	return yes && s.mine(j) && s.vmi[i.vm()] == 0
 }
 
 // answer ends a webhook's call. Who paused for too long answers nobody.
