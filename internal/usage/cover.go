@@ -45,9 +45,9 @@ func CapacityCoverage(devices []Device, n Names) Coverage {
 
 func (c Coverage) add(d *Device) {
 	key := coverKey{d.Namespace, d.VMI, d.Node, c.names.Base(d.Resource)}
-	c.here[key] = plus(c.here[key], d.units())
+	c.here[key] = gpu.AddUnits(c.here[key], d.units())
 	key.node = ""
-	c.all[key] = plus(c.all[key], d.units())
+	c.all[key] = gpu.AddUnits(c.all[key], d.units())
 }
 
 // cover takes what it covers of raw away from it and from the coverage: at the

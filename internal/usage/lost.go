@@ -3,6 +3,8 @@ package usage
 import (
 	"cmp"
 	"slices"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 // UnderLost returns for lost devices, by UID, how many raw units on their node are
@@ -23,7 +25,7 @@ func (s *Snapshot) UnderLost() map[string]int64 {
 	raw := map[coverKey]int64{}
 	for _, r := range s.CapacityRaw() {
 		key := coverKey{r.Namespace, r.VMI, r.Node, r.Resource}
-		raw[key] = plus(raw[key], r.Units)
+		raw[key] = gpu.AddUnits(raw[key], r.Units)
 	}
 	slices.SortFunc(lost, func(a, b *Device) int { return cmp.Compare(a.UID, b.UID) })
 	out := map[string]int64{}

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"math"
 	"strings"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -39,13 +38,13 @@ func (p *Pod) Request(name gpu.ResourceName) int64 {
 	}
 	var together, sidecars, peak int64
 	for _, c := range p.Containers {
-		together = plus(together, c.of(name))
+		together = gpu.AddUnits(together, c.of(name))
 	}
 	for _, c := range p.Init {
-		at := plus(sidecars, c.Requests.of(name))
+		at := gpu.AddUnits(sidecars, c.Requests.of(name))
 		if c.Sidecar {
 			sidecars = at
-			together = plus(together, c.Requests.of(name))
+			together = gpu.AddUnits(together, c.Requests.of(name))
 		}
 		peak = max(peak, at)
 	}
@@ -75,7 +74,7 @@ func (p *Pod) gpus(n Names) Requests {
 			}
 			seen[name] = true
 			if units := p.Request(name); units > 0 {
-				out[n.Base(name)] = plus(out[n.Base(name)], units)
+				out[n.Base(name)] = gpu.AddUnits(out[n.Base(name)], units)
 			}
 		}
 	}
@@ -87,13 +86,4 @@ func (p *Pod) gpus(n Names) Requests {
 		count(c.Requests)
 	}
 	return out
-}
-
-// plus adds what is not negative, and stops at the largest int64: two pods that
-// nobody can place may ask for more than that.
-func plus(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

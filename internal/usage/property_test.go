@@ -232,7 +232,7 @@ func TestForgedPodsHelpNobody(t *testing.T) {
 		}
 		for namespace, amounts := range was {
 			for _, a := range amounts {
-				more := func(b Amount) bool { return b.Resource == a.Resource && b.Class == a.Class && b.Units >= a.Units }
+				more := func(b gpu.Amount) bool { return b.Resource == a.Resource && b.Class == a.Class && b.Units >= a.Units }
 				if !slices.ContainsFunc(is[namespace], more) {
 					t.Fatalf("%s had %v and has %v", namespace, a, is[namespace])
 				}

@@ -15,14 +15,6 @@ type Snapshot struct {
 	Pods    []Pod
 }
 
-// Amount is a number of units of one resource name. Class is "" for raw use. It
-// has the shape of tenant.Amount.
-type Amount struct {
-	Resource gpu.ResourceName
-	Class    string
-	Units    int64
-}
-
 // BudgetRaw returns the raw use that counts for budgets.
 func (s *Snapshot) BudgetRaw() []Raw {
 	return RawUse(s.Pods, LaunchersOf(s.VMIs), BudgetCoverage(s.Devices, s.Names))
@@ -37,28 +29,28 @@ func (s *Snapshot) CapacityRaw() []Raw {
 // BudgetUse returns what each namespace has: every device that exists, pending and
 // lost ones too, and the raw use beside them. Amounts are sorted by resource name
 // and class, each pair once.
-func (s *Snapshot) BudgetUse() map[string][]Amount {
-	sums := map[string]map[Amount]int64{}
-	add := func(namespace string, a Amount, units int64) {
+func (s *Snapshot) BudgetUse() map[string][]gpu.Amount {
+	sums := map[string]map[gpu.Amount]int64{}
+	add := func(namespace string, a gpu.Amount, units int64) {
 		if sums[namespace] == nil {
-			sums[namespace] = map[Amount]int64{}
+			sums[namespace] = map[gpu.Amount]int64{}
 		}
-		sums[namespace][a] = plus(sums[namespace][a], units)
+		sums[namespace][a] = gpu.AddUnits(sums[namespace][a], units)
 	}
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		add(d.Namespace, Amount{Resource: s.Names.Base(d.Resource), Class: d.Class}, d.units())
+		add(d.Namespace, gpu.Amount{Resource: s.Names.Base(d.Resource), Class: d.Class}, d.units())
 	}
 	for _, r := range s.BudgetRaw() {
-		add(r.Namespace, Amount{Resource: r.Resource}, r.Units)
+		add(r.Namespace, gpu.Amount{Resource: r.Resource}, r.Units)
 	}
-	out := map[string][]Amount{}
+	out := map[string][]gpu.Amount{}
 	for namespace, amounts := range sums {
 		for a, units := range amounts {
 			a.Units = units
 			out[namespace] = append(out[namespace], a)
 		}
-		slices.SortFunc(out[namespace], func(a, b Amount) int {
+		slices.SortFunc(out[namespace], func(a, b gpu.Amount) int {
 			return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Class, b.Class))
 		})
 	}
@@ -72,7 +64,7 @@ type Taken struct {
 }
 
 // Free returns how many of the served units nobody has taken.
-func (t Taken) Free(served int64) int64 { return max(0, served-plus(t.Held, t.Raw)) }
+func (t Taken) Free(served int64) int64 { return max(0, served-gpu.AddUnits(t.Held, t.Raw)) }
 
 // CapacityUse returns what is taken of each node's units, by node and resource name.
 // A lost device takes nothing; the pod that runs under it does.
@@ -83,7 +75,7 @@ func (s *Snapshot) CapacityUse() map[string]map[gpu.ResourceName]Taken {
 			out[node] = map[gpu.ResourceName]Taken{}
 		}
 		t := out[node][name]
-		out[node][name] = Taken{Held: plus(t.Held, more.Held), Raw: plus(t.Raw, more.Raw)}
+		out[node][name] = Taken{Held: gpu.AddUnits(t.Held, more.Held), Raw: gpu.AddUnits(t.Raw, more.Raw)}
 	}
 	for i := range s.Devices {
 		if d := &s.Devices[i]; d.Holds() {

@@ -44,10 +44,12 @@ func elsewhere(p Pod) Pod {
 }
 
 func TestUse(t *testing.T) {
-	device := func(units int64) []Amount { return []Amount{{h200, "h200", units}} }
-	withRaw := func(raw, units int64) []Amount { return []Amount{{h200, "", raw}, {h200, "h200", units}} }
-	raw := func(units int64) []Amount { return []Amount{{h200, "", units}} }
-	type budget = map[string][]Amount
+	device := func(units int64) []gpu.Amount { return []gpu.Amount{{Resource: h200, Class: "h200", Units: units}} }
+	withRaw := func(raw, units int64) []gpu.Amount {
+		return []gpu.Amount{{Resource: h200, Units: raw}, {Resource: h200, Class: "h200", Units: units}}
+	}
+	raw := func(units int64) []gpu.Amount { return []gpu.Amount{{Resource: h200, Units: units}} }
+	type budget = map[string][]gpu.Amount
 	type nodes = map[string]Taken
 	tests := map[string]struct {
 		snapshot Snapshot
@@ -69,7 +71,7 @@ func TestUse(t *testing.T) {
 		},
 		"a device whose class is gone counts, too": {
 			snapshot: Snapshot{Devices: []Device{{UID: "d", Namespace: "acme", Class: "h200", Units: 2}}},
-			budget:   budget{"acme": {{"", "h200", 2}}}, nodes: nodes{},
+			budget:   budget{"acme": {{Class: "h200", Units: 2}}}, nodes: nodes{},
 		},
 		"a pod that claims a VMI by owner reference or label but is not in activePods is raw": {
 			snapshot: Snapshot{Devices: []Device{attached("d", "v", 4)}, VMIs: []VMI{vmi("v", "p")}, Pods: []Pod{pod("p", "n1", 4), pod("forged", "n1", 4)}},
@@ -113,7 +115,7 @@ func TestUse(t *testing.T) {
 		},
 		"and units of its own name": {
 			snapshot: Snapshot{Devices: []Device{attached("d", "v", 4)}, VMIs: []VMI{vmi("v", "p")}, Pods: []Pod{{UID: "p", Namespace: "acme", Containers: []Requests{{own: 4}}}}},
-			budget:   budget{"acme": {{own, "", 4}, {h200, "h200", 4}}}, nodes: nodes{"n1": {Held: 4}},
+			budget:   budget{"acme": {{Resource: own, Units: 4}, {Resource: h200, Class: "h200", Units: 4}}}, nodes: nodes{"n1": {Held: 4}},
 		},
 		"all devices of a set cover together": {
 			snapshot: Snapshot{Devices: []Device{attached("d", "v", 1), attached("e", "v", 3)}, VMIs: []VMI{vmi("v", "p")}, Pods: []Pod{pod("p", "n1", 4)}},
