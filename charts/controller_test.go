@@ -333,7 +333,7 @@ func TestUnwireStopsTheController(t *testing.T) {
 			}
 			rights := map[string][]string{}
 			for _, name := range tc.want {
-				rights = map[string][]string{"deployments": {"get"}, "deployments/scale": {"get", "update", "patch"}}
+				rights = map[string][]string{"deployments": {"get"}, "deployments/scale": {"update"}}
 				if _, found := as[object](t, files, "Deployment", name); !found {
 					t.Errorf("there is no Deployment %s", name)
 				}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
@@ -19,18 +20,31 @@ var gpuNodes = v1alpha1.GroupVersion.WithResource("gpunodes")
 
 // GPUNode reads the inventory of a node; nil when none was reported yet.
 func (c *Client) GPUNode(ctx context.Context, name string) (*v1alpha1.GPUNode, error) {
-	u, err := c.dynamic.Resource(gpuNodes).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read GPUNode %s: %w", name, err)
-	}
 	var node v1alpha1.GPUNode
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &node); err != nil {
-		return nil, fmt.Errorf("read GPUNode %s: %w", name, err)
+	if found, err := c.own(ctx, gpuNodes, name, &node); err != nil || !found {
+		return nil, wrap(err, "read GPUNode %s", name)
 	}
 	return &node, nil
+}
+
+// own reads an object of one of gpuctl's cluster-wide kinds.
+func (c *Client) own(ctx context.Context, kind schema.GroupVersionResource, name string, into any) (found bool, err error) {
+	u, err := c.dynamic.Resource(kind).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+}
+
+// wrap says what failed, if something did.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
 // ReportGPUNode makes the inventory of a node what it should be, and says whether

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,16 +17,9 @@ var gpuWirings = v1alpha1.GroupVersion.WithResource("gpuwirings")
 // GPUWiring reads what the controller says about the wiring; nil when there is none,
 // or the cluster does not know the kind.
 func (c *Client) GPUWiring(ctx context.Context) (*v1alpha1.GPUWiring, error) {
-	u, err := c.dynamic.Resource(gpuWirings).Get(ctx, v1alpha1.WiringName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read GPUWiring %s: %w", v1alpha1.WiringName, err)
-	}
 	var w v1alpha1.GPUWiring
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &w); err != nil {
-		return nil, fmt.Errorf("read GPUWiring %s: %w", v1alpha1.WiringName, err)
+	if found, err := c.own(ctx, gpuWirings, v1alpha1.WiringName, &w); err != nil || !found {
+		return nil, wrap(err, "read GPUWiring %s", v1alpha1.WiringName)
 	}
 	return &w, nil
 }

@@ -165,7 +165,7 @@ func (d *diagnosis) node(n *gpu.Node, subject Subject) {
 	for _, f := range d.about[n.Name] {
 		d.found = append(d.found, *f)
 	}
-	for _, name := range d.unpermitted(n) {
+	for _, name := range Unpermitted(n, d.table()) {
 		d.found = append(d.found, *d.notPermitted(name, d.Wiring.Object))
 	}
 	d.chains = append(d.chains, d.nodeChain(n, root))

@@ -81,7 +81,7 @@ func (d *diagnosis) nodeChain(n *gpu.Node, root *Finding) Chain {
 		known := h != nil || link.order() >= LinkPlugin.order()
 		if link == LinkTable {
 			known = d.Wiring != nil
-			if names := d.unpermitted(n); len(names) > 0 {
+			if names := Unpermitted(n, d.table()); len(names) > 0 {
 				f = d.notPermitted(names[0], d.Wiring.Object)
 			}
 		}
@@ -104,9 +104,9 @@ func (d *diagnosis) asFound(f *Finding) *Finding {
 	return f
 }
 
-// unpermitted returns the names that the node serves and the table lacks.
-func (d *diagnosis) unpermitted(n *gpu.Node) []gpu.ResourceName {
-	table := d.table()
+// Unpermitted returns the names of GPUs that the node serves and the table lacks; none
+// while the table is unset.
+func Unpermitted(n *gpu.Node, table gpu.Table) []gpu.ResourceName {
 	return slices.DeleteFunc(n.Positive(), func(name gpu.ResourceName) bool {
 		return !name.MayBeGPU() || !table.Set || table.Permits(name)
 	})

@@ -84,20 +84,6 @@ type Change struct {
 	Why   string `json:"why"`
 }
 
-// String returns what is added or removed: "10DE:2335 as nvidia.com/…" or "feature gate
-// HostDevices".
-func (c Change) String() string {
-	switch v := c.Value.(type) {
-	case map[string]any:
-		selector := cmp.Or(v["pciVendorSelector"], v["pciDeviceSelector"], v["mdevNameSelector"])
-		return fmt.Sprintf("%v as %v", selector, v["resourceName"])
-	case string:
-		return "feature gate " + v
-	default:
-		return c.Path
-	}
-}
-
 // Result is a plan. Object is the whole object as it should be; Edits lead to it
 // from the given one. No edits: everything is wired.
 type Result struct {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/sha256"
 	"net/http"
 	"net/http/httptest"
@@ -55,7 +56,9 @@ func TestGuardHasALaneForThoseItKnows(t *testing.T) {
 		t.Fatal("a stranger finds room in a full lane")
 	}
 	g.trusted.Set(token, true, trustLasts)
-	leave, err := g.enter(t.Context(), token)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	leave, err := g.enter(ctx, token)
 	if err != nil || len(g.known) != 1 {
 		t.Fatalf("%d are in the lane: %v", len(g.known), err)
 	}

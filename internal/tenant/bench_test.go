@@ -3,6 +3,8 @@ package tenant
 import (
 	"fmt"
 	"testing"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 // fleet is 5,000 namespaces in four levels, all with budgets.
@@ -45,9 +47,9 @@ func BenchmarkBuild(b *testing.B) {
 func BenchmarkSum(b *testing.B) {
 	namespaces, all := fleet()
 	tree := Build(namespaces, Labels(all, false), everyone)
-	usage := map[string][]Amount{}
+	usage := map[string][]gpu.Amount{}
 	for _, ns := range namespaces {
-		usage[ns.Name] = []Amount{gpus("h200", 2), gpus("", 1)}
+		usage[ns.Name] = []gpu.Amount{gpus("h200", 2), gpus("", 1)}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -57,7 +59,7 @@ func BenchmarkSum(b *testing.B) {
 
 func BenchmarkCheck(b *testing.B) {
 	namespaces, all := fleet()
-	use, _ := Build(namespaces, Labels(all, false), everyone).Sum(map[string][]Amount{"org-7-team-3-2": {gpus("h200", 2)}})
+	use, _ := Build(namespaces, Labels(all, false), everyone).Sum(map[string][]gpu.Amount{"org-7-team-3-2": {gpus("h200", 2)}})
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := use.Check("org-7-team-3-2", gpus("h200", 4)); err != nil {
@@ -77,7 +79,7 @@ func BenchmarkAdd(b *testing.B) {
 }
 
 func TestCheckAllocatesNothing(t *testing.T) {
-	use, _ := family(quota("a", "gpuctl.dev/gpus=8"), quota("acme", "class.gpuctl.dev/h200=8")).Sum(map[string][]Amount{"b": {gpus("h200", 2)}})
+	use, _ := family(quota("a", "gpuctl.dev/gpus=8"), quota("acme", "class.gpuctl.dev/h200=8")).Sum(map[string][]gpu.Amount{"b": {gpus("h200", 2)}})
 	if n := testing.AllocsPerRun(100, func() { _ = use.Check("a", gpus("h200", 4)) }); n > 0 {
 		t.Errorf("a check that allows takes %v allocations", n)
 	}

@@ -3,13 +3,15 @@ package tenant
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 // Check says whether a tenant may have the asked amounts on top of what is in
 // use: nil, or ErrNotTenant, a *Refusal, or a *Shortage for the first level, from
 // the tenant up, whose budget does not allow it. Without asks it says whether
 // the tenant can be judged at all. It allocates nothing while it allows.
-func (u *Use) Check(namespace string, asks ...Amount) error {
+func (u *Use) Check(namespace string, asks ...gpu.Amount) error {
 	chain, err := u.tree.Chain(namespace)
 	if err != nil {
 		return err
@@ -38,10 +40,10 @@ func (u *Use) Check(namespace string, asks ...Amount) error {
 }
 
 // asked returns the units of the asks that count under the key.
-func asked(asks []Amount, k Key) (units int64) {
+func asked(asks []gpu.Amount, k Key) (units int64) {
 	for _, a := range asks {
-		if a.counts(k) {
-			units = plus(units, a.Units)
+		if k.counts(a) {
+			units = gpu.AddUnits(units, a.Units)
 		}
 	}
 	return units
@@ -56,7 +58,7 @@ type Step struct {
 }
 
 // Missing returns by how much the limit is too small; 0 when it is not.
-func (s Step) Missing() int64 { return max(0, plus(plus(s.Use, s.Ask), -s.Limit)) }
+func (s Step) Missing() int64 { return max(0, gpu.AddUnits(gpu.AddUnits(s.Use, s.Ask), -s.Limit)) }
 
 // String returns "tenant-acme nvidia.com/X: limit 8, in use 6, asked for 4".
 func (s Step) String() string {
@@ -75,7 +77,7 @@ type Shortage struct {
 	left      int64
 }
 
-func (u *Use) shortage(chain Chain, first Step, asks []Amount) *Shortage {
+func (u *Use) shortage(chain Chain, first Step, asks []gpu.Amount) *Shortage {
 	s := &Shortage{Namespace: chain.first.namespace, Step: first, left: max(0, first.Limit-first.Use)}
 	for l := range chain.Levels() {
 		for i := range l.limits {
@@ -124,7 +126,7 @@ type Headroom struct {
 // Headroom returns how many units of the resource name, ordered by the class or
 // with "" by name, a tenant may have on top of what is in use: Check allows as
 // many and no more. Errors are those of Check.
-func (u *Use) Headroom(namespace string, a Amount) (Headroom, error) {
+func (u *Use) Headroom(namespace string, a gpu.Amount) (Headroom, error) {
 	a.Units = 1
 	if err := u.Check(namespace, a); err != nil {
 		if _, short := err.(*Shortage); !short { //nolint:errorlint // Check's own, not wrapped
@@ -136,7 +138,7 @@ func (u *Use) Headroom(namespace string, a Amount) (Headroom, error) {
 		for i := range l.limits {
 			limit := &l.limits[i]
 			left := max(0, limit.Units-u.of(l, limit.Key))
-			if a.counts(limit.Key) && (!room.Limited || left < room.Units) {
+			if limit.Key.counts(a) && (!room.Limited || left < room.Units) {
 				room = Headroom{Limited: true, Units: left, Level: l.namespace, Key: limit.Key}
 			}
 		}

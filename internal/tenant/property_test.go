@@ -147,8 +147,8 @@ func cozyWorld(t *rapid.T, faulty bool, rare func(string) bool) world {
 	return w
 }
 
-func amounts(t *rapid.T) Amount {
-	return Amount{
+func amounts(t *rapid.T) gpu.Amount {
+	return gpu.Amount{
 		Resource: rapid.SampledFrom([]gpu.ResourceName{"nvidia.com/A", "nvidia.com/B", "amd.com/gpu"}).Draw(t, "resource"),
 		Class:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "class"), Units: int64(rapid.IntRange(1, 4).Draw(t, "units")),
 	}
@@ -173,7 +173,7 @@ func TestBudgetsHold(t *testing.T) {
 		w := worlds(true).Draw(t, "world")
 		tree := w.tree()
 		use, _ := tree.Sum(nil)
-		granted := map[string][]Amount{}
+		granted := map[string][]gpu.Amount{}
 		if len(w.namespaces) == 0 {
 			return
 		}
@@ -186,7 +186,7 @@ func TestBudgetsHold(t *testing.T) {
 				granted[name] = had[1:]
 				continue
 			}
-			asks := []Amount{amounts(t)}
+			asks := []gpu.Amount{amounts(t)}
 			if rapid.IntRange(0, 3).Draw(t, "two") == 0 {
 				asks = append(asks, amounts(t))
 			}
@@ -211,7 +211,7 @@ func TestBudgetsHold(t *testing.T) {
 }
 
 // naive sums the use of each level over the chains of those below it.
-func naive(tree *Tree, granted map[string][]Amount) map[string]map[Key]int64 {
+func naive(tree *Tree, granted map[string][]gpu.Amount) map[string]map[Key]int64 {
 	out := map[string]map[Key]int64{}
 	for name, had := range granted {
 		chain, err := tree.Chain(name)
@@ -224,7 +224,7 @@ func naive(tree *Tree, granted map[string][]Amount) map[string]map[Key]int64 {
 			}
 			for _, a := range had {
 				for _, limit := range l.limits {
-					if a.counts(limit.Key) {
+					if limit.Key.counts(a) {
 						out[l.namespace][limit.Key] += a.Units
 					}
 				}
@@ -281,9 +281,9 @@ func TestFaultWidensNobody(t *testing.T) {
 		before := w.tree()
 		broken := rapid.SampledFrom(w.names()).Draw(t, "broken")
 		after := breakLevel(t, w, broken).tree()
-		usage := map[string][]Amount{}
+		usage := map[string][]gpu.Amount{}
 		for _, name := range w.names() {
-			usage[name] = []Amount{{Resource: "nvidia.com/A", Units: 1}}
+			usage[name] = []gpu.Amount{{Resource: "nvidia.com/A", Units: 1}}
 		}
 		was, _ := before.Sum(usage)
 		is, _ := after.Sum(usage)
@@ -352,7 +352,7 @@ func TestRefusalsAreTrue(t *testing.T) {
 	cheap(t, func(t *rapid.T) {
 		w := worlds(false).Draw(t, "world")
 		tree := w.tree()
-		usage := map[string][]Amount{}
+		usage := map[string][]gpu.Amount{}
 		for range rapid.IntRange(0, 5).Draw(t, "uses") {
 			name := rapid.SampledFrom(w.names()).Draw(t, "user")
 			usage[name] = append(usage[name], amounts(t))
@@ -388,7 +388,7 @@ func TestRefusalsAreTrue(t *testing.T) {
 	})
 }
 
-func checkHeadroom(t *rapid.T, use *Use, name string, ask Amount) {
+func checkHeadroom(t *rapid.T, use *Use, name string, ask gpu.Amount) {
 	room, err := use.Headroom(name, ask)
 	if err != nil {
 		t.Fatal(err)
@@ -418,14 +418,14 @@ func TestNeverPanics(t *testing.T) {
 			w.releases = append(w.releases, Release{word.Draw(t, "ns"), word.Draw(t, "release"), map[string]any{"resourceQuotas": value.Draw(t, "values")}})
 		}
 		tree := w.tree()
-		usage := map[string][]Amount{"a": {{}}, "tenant-a-b": {amounts(t)}, "": {{Units: -1}}}
+		usage := map[string][]gpu.Amount{"a": {{}}, "tenant-a-b": {amounts(t)}, "": {{Units: -1}}}
 		use, _ := tree.Sum(usage)
 		for _, name := range append(w.names(), "ghost") {
 			err := use.Check(name, amounts(t))
 			if err != nil {
 				_ = err.Error()
 			}
-			_, _ = use.Headroom(name, Amount{})
+			_, _ = use.Headroom(name, gpu.Amount{})
 			if chain, err := tree.Chain(name); err == nil {
 				chain.Entitled("x")
 			}

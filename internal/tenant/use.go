@@ -2,22 +2,13 @@ package tenant
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
-// Amount is a number of units of one resource name. Class is "" for units that
-// were taken by resource name; they count for no class.
-type Amount struct {
-	Resource gpu.ResourceName
-	Class    string
-	Units    int64
-}
-
 // counts reports whether the amount counts under the key.
-func (a Amount) counts(k Key) bool {
+func (k Key) counts(a gpu.Amount) bool {
 	switch k.Kind {
 	case Class:
 		return a.Class == k.Name
@@ -38,7 +29,7 @@ type Use struct {
 
 // Sum adds up the use of all namespaces. It also returns the namespaces, sorted,
 // that the tree does not know: what they have counts nowhere.
-func (t *Tree) Sum(use map[string][]Amount) (u *Use, unknown []string) {
+func (t *Tree) Sum(use map[string][]gpu.Amount) (u *Use, unknown []string) {
 	u = &Use{tree: t, at: map[*Level]map[Key]int64{}}
 	for _, namespace := range slices.Sorted(maps.Keys(use)) {
 		for _, a := range use[namespace] {
@@ -55,7 +46,7 @@ func (t *Tree) Sum(use map[string][]Amount) (u *Use, unknown []string) {
 // units are taken away again. It reports false, and counts nothing, where the
 // tree does not know the namespace. What is refused counts as well: where the
 // parent is in doubt, at each that it may be.
-func (u *Use) Add(namespace string, a Amount) bool {
+func (u *Use) Add(namespace string, a gpu.Amount) bool {
 	l := u.tree.levels[namespace]
 	if l == nil || l.missing {
 		return false
@@ -71,7 +62,7 @@ func (u *Use) Add(namespace string, a Amount) bool {
 }
 
 // addTangled counts the amount once at each level that may be above l.
-func (u *Use) addTangled(l *Level, a Amount) {
+func (u *Use) addTangled(l *Level, a gpu.Amount) {
 	seen := map[*Level]bool{}
 	for queue := []*Level{l}; len(queue) > 0; queue = queue[1:] {
 		if next := queue[0]; !seen[next] {
@@ -82,7 +73,7 @@ func (u *Use) addTangled(l *Level, a Amount) {
 	}
 }
 
-func (u *Use) add(l *Level, a Amount) {
+func (u *Use) add(l *Level, a gpu.Amount) {
 	m := u.at[l]
 	if m == nil {
 		m = map[Key]int64{}
@@ -90,7 +81,7 @@ func (u *Use) add(l *Level, a Amount) {
 	}
 	for _, k := range []Key{{Resource, string(a.Resource)}, {Class, a.Class}, {Kind: Total}} {
 		if k.Name != "" || k.Kind == Total {
-			m[k] = plus(m[k], a.Units)
+			m[k] = gpu.AddUnits(m[k], a.Units)
 		}
 	}
 }
@@ -100,14 +91,3 @@ func (u *Use) add(l *Level, a Amount) {
 func (u *Use) Of(level string, k Key) int64 { return u.of(u.tree.levels[level], k) }
 
 func (u *Use) of(l *Level, k Key) int64 { return max(0, u.at[l][k]) }
-
-// plus adds without overflow.
-func plus(a, b int64) int64 {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
-	}
-	return a + b
-}

@@ -11,7 +11,7 @@ import (
 // seen is what is remembered of a target.
 type seen struct {
 	uid      string
-	held     []string
+	held     []patch.Piece
 	managers []writer
 	names    []gpu.ResourceName // that it permits
 }
@@ -47,7 +47,7 @@ func remember(t *patch.Target) *seen {
 	lost := patch.Lost(t, all)
 	s := &seen{
 		uid: t.Meta("uid"), managers: managersOf(t.Object),
-		held: slices.DeleteFunc(all, func(text string) bool { return slices.Contains(lost, text) }),
+		held: slices.DeleteFunc(all, func(p patch.Piece) bool { return slices.Contains(lost, p) }),
 	}
 	enforced := t // what KubeVirt goes by
 	if t.Managed != nil {
@@ -64,16 +64,16 @@ func remember(t *patch.Target) *seen {
 
 // blame counts a revert, once, and returns what was lost by it: of what is to be written
 // back, and of what cannot be for the sake of others.
-func (c *Controller) blame(t *patch.Target, r patch.Result) (lost []string) {
+func (c *Controller) blame(t *patch.Target, r patch.Result) (lost []patch.Piece) {
 	all := patch.Recorded(t)
 	var managers []writer
 	if known := c.seenOf(t); known != nil {
 		all, managers = append(all, known.held...), known.managers
 	}
-	wanted := func(text string) bool {
-		return len(r.LeftOut) > 0 || slices.ContainsFunc(r.Changes, func(change patch.Change) bool { return change.Op == "add" && change.String() == text })
+	wanted := func(p patch.Piece) bool {
+		return len(r.LeftOut) > 0 || slices.ContainsFunc(r.Changes, func(c patch.Change) bool { return c.Op == "add" && c.Piece() == p })
 	}
-	lost = slices.DeleteFunc(patch.Lost(t, all), func(text string) bool { return !wanted(text) })
+	lost = slices.DeleteFunc(patch.Lost(t, all), func(p patch.Piece) bool { return !wanted(p) })
 	if len(lost) == 0 || c.undone {
 		return lost
 	}
@@ -83,8 +83,18 @@ func (c *Controller) blame(t *patch.Target, r patch.Result) (lost []string) {
 	if managers != nil {
 		who = culprit(managers, managersOf(t.Object))
 	}
-	c.contest.add(revert{at: now, manager: who, lost: strings.Join(lost, ", ")})
+	c.contest.add(revert{at: now, manager: who, lost: inWords(lost)})
 	c.Metrics.reverts.Inc()
-	c.Log.Info("somebody took the wiring away", "object", t.Ref(), "manager", who, "lost", lost, "recently", len(c.contest.recent(now)))
+	c.Log.Info("somebody took the wiring away", "object", t.Ref(), "manager", who, "lost", inWords(lost), "recently", len(c.contest.recent(now)))
 	return lost
+}
+
+// inWords names pieces, sorted.
+func inWords(pieces []patch.Piece) string {
+	var out []string
+	for _, p := range pieces {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }

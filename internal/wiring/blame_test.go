@@ -61,7 +61,11 @@ func TestBlame(t *testing.T) {
 			wired.Object = plan(wired).Object
 			c.settle(wired, true)
 			now := target(tc.now)
-			if diff := cmp.Diff(tc.lost, c.blame(now, plan(now))); diff != "" {
+			var lost []string
+			for _, p := range c.blame(now, plan(now)) {
+				lost = append(lost, p.String())
+			}
+			if diff := cmp.Diff(tc.lost, lost); diff != "" {
 				t.Errorf("lost (-want +got):\n%s", diff)
 			}
 			if got := len(c.contest.reverts); got != len(tc.lost) {

@@ -170,12 +170,12 @@ func (c *Controller) incomplete(in *patch.Input, r *patch.Result) error {
 		return &patch.Refusal{Findings: r.LeftOut}
 	}
 	table, err := patch.TableOf(&in.Target, r.Object)
-	if err != nil || !table.Set {
+	if err != nil {
 		return err
 	}
 	var names []string
-	for name, units := range diagnose.Served(in.Nodes) {
-		if units > 0 && (name.MayBeGPU() || name.IsVGPU()) && name.Check() == nil && !name.IsContainer() && !table.Permits(name) {
+	for i := range in.Nodes {
+		for _, name := range diagnose.Unpermitted(&in.Nodes[i], table) {
 			names = append(names, string(name))
 		}
 	}
@@ -183,7 +183,7 @@ func (c *Controller) incomplete(in *patch.Input, r *patch.Result) error {
 		return nil
 	}
 	slices.Sort(names)
-	return &unpermittedError{names}
+	return &unpermittedError{slices.Compact(names)}
 }
 
 // unpermittedError says that nodes serve names which the plan does not permit.
@@ -246,7 +246,7 @@ func (c *Controller) idle(in *patch.Input) patch.Idle {
 }
 
 // write carries the plan out.
-func (c *Controller) write(ctx context.Context, in *patch.Input, plan patch.Planner, lost []string) error {
+func (c *Controller) write(ctx context.Context, in *patch.Input, plan patch.Planner, lost []patch.Piece) error {
 	writing, cancel := context.WithTimeoutCause(ctx, writePatience, fmt.Errorf("nothing was written within %s", writePatience))
 	defer cancel()
 	done, err := patch.Apply(writing, c.Client, *in, plan)

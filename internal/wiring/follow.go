@@ -74,7 +74,7 @@ func passedOn(ctx context.Context, client *cluster.Client, kubevirt *manifest.Do
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

@@ -197,7 +197,7 @@ func news(before, now *v1alpha1.GPUWiringStatus) (events []cluster.Event) {
 }
 
 // announceWrite tells of a write.
-func (c *Controller) announceWrite(ctx context.Context, t *patch.Target, r patch.Result, lost []string) {
+func (c *Controller) announceWrite(ctx context.Context, t *patch.Target, r patch.Result, lost []patch.Piece) {
 	var lines []string
 	for _, change := range r.Changes {
 		sign := map[bool]string{true: "+ ", false: "- "}[change.Op == "add"]

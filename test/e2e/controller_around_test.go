@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/test/cluster"
@@ -107,12 +108,16 @@ func TestControllerAndHyperConverged(t *testing.T) {
 	if w, err := s.wiring(t.Context()); err != nil || len(w.Status.Reverts) > 0 {
 		t.Errorf("that is no revert: %+v, %v", w.Status.Reverts, err)
 	}
-	got, err := s.Resource(hco).Get(t.Context(), "hco", metav1.GetOptions{})
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		got, err := s.Resource(hco).Get(t.Context(), "hco", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		unstructured.RemoveNestedField(got.Object, "spec", "virtualization", "permittedHostDevices")
+		_, err = s.Resource(hco).Update(t.Context(), got, metav1.UpdateOptions{FieldManager: "olm"})
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	unstructured.RemoveNestedField(got.Object, "spec", "virtualization", "permittedHostDevices")
-	if _, err := s.Resource(hco).Update(t.Context(), got, metav1.UpdateOptions{FieldManager: "olm"}); err != nil {
 		t.Fatal(err)
 	}
 	s.Eventually(repair, "it is repaired", wired)

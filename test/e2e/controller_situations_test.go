@@ -321,16 +321,7 @@ func deletes(r *replay) {
 		if err != nil {
 			r.t.Error(err)
 		}
-		kv.SetResourceVersion("")
-		r.Eventually(soon, "KubeVirt is back", func(ctx context.Context) error {
-			back, err := ref.Create(ctx, kv.DeepCopy(), metav1.CreateOptions{})
-			if err != nil {
-				return err
-			}
-			back.Object["status"] = kv.Object["status"]
-			_, err = ref.UpdateStatus(ctx, back, metav1.UpdateOptions{})
-			return err
-		})
+		createAgain(r.Cluster, kv)
 	})
 }
 

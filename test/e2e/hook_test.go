@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gpuctl/gpuctl/test/cluster"
@@ -45,14 +46,7 @@ func TestHookWithASilentNode(t *testing.T) {
 		s.node(node, 4, "vfio-pci", 4)
 	}
 	// On worker-3 the agent's pod is made and never starts.
-	node, err := s.Clientset().CoreV1().Nodes().Get(t.Context(), "worker-3", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.Status.Allocatable[corev1.ResourcePods] = *quantity(0)
-	if _, err := s.Clientset().CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.SetAllocatable("worker-3", corev1.ResourcePods, 0)
 	s.install("--set", "hook.wait=6s")
 	_, message := s.hook("wire")
 	for _, want := range []string{"GPU0105", "worker-1: 4 of 4 GPUs usable", "worker-3: 4 usable; agent does not report (GPU0105)", "not scheduled"} {
@@ -80,7 +74,7 @@ func TestHookAndThePlugin(t *testing.T) {
 	t.Run("not in time, and that matters", func(t *testing.T) {
 		s := newStage(t)
 		s.node("worker-1", 8, "vfio-pci", 0)
-		code, _, stderr := s.gpuctl("install", "--set", "hook.wait=5s,hook.strict=true")
+		code, _, stderr := s.gpuctl("install", "--set", "hook.wait=5s,hook.strict=true,controller.enabled=false")
 		if code != 1 {
 			t.Errorf("install: exit %d", code)
 		}
@@ -173,21 +167,8 @@ func TestHookWithoutKubeVirt(t *testing.T) {
 func (s *stage) withoutKubeVirt() (restore func()) {
 	t := s.t
 	kv := kubeVirt(t, s.Cluster)
-	restore = sync.OnceFunc(func() {
-		kv.SetResourceVersion("")
-		s.Eventually(soon, "KubeVirt is back", func(ctx context.Context) error {
-			back, err := s.Resource(kv).Create(ctx, kv.DeepCopy(), metav1.CreateOptions{})
-			if err != nil {
-				return err
-			}
-			back.Object["status"] = kv.Object["status"]
-			_, err = s.Resource(kv).UpdateStatus(ctx, back, metav1.UpdateOptions{})
-			return err
-		})
-	})
-	gone := kv.DeepCopy()
-	gone.SetFinalizers(nil)
-	if _, err := s.Resource(kv).Update(t.Context(), gone, metav1.UpdateOptions{}); err != nil {
+	restore = sync.OnceFunc(func() { createAgain(s.Cluster, kv) })
+	if _, err := s.Resource(kv).Patch(t.Context(), kv.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	deleteAnyway(t, s.Cluster, kv)
@@ -232,7 +213,7 @@ func TestHookKilledMidPatch(t *testing.T) {
 	s.node("worker-1", 8, "vfio-pci", 8)
 	held, release := s.holdUpdates()
 	var installing sync.WaitGroup
-	installing.Go(func() { s.gpuctl("install", "--set", "hook.wait=60s") })
+	installing.Go(func() { s.gpuctl("install", "--set", "hook.wait=60s,controller.enabled=false") })
 	select {
 	case <-held:
 	case <-time.After(soon):
@@ -326,7 +307,7 @@ func TestHookWithHyperConverged(t *testing.T) {
 	s.node("worker-1", 8, "vfio-pci", 8)
 	hco := hyperConverged(t, s.Cluster, "testdata/hyperconverged-v1beta1.yaml", "v1beta1", "{}")
 	same := untouched(t, s.Cluster)
-	code, _, stderr := s.gpuctl("install")
+	code, _, stderr := s.gpuctl("install", "--set", "controller.enabled=false")
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, stderr)
 	}

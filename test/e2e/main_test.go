@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -10,9 +11,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuctl/gpuctl/internal/cli"
 	"github.com/gpuctl/gpuctl/test/cluster"
@@ -158,6 +159,26 @@ func deleteAnyway(t *testing.T, c *cluster.Cluster, u *unstructured.Unstructured
 	}
 }
 
+// createAgain creates an object that was deleted, with the status it had.
+func createAgain(c *cluster.Cluster, was *unstructured.Unstructured) {
+	c.Eventually(soon, was.GetName()+" is back", func(ctx context.Context) error {
+		u := was.DeepCopy()
+		u.SetResourceVersion("")
+		if _, err := c.Resource(u).Create(ctx, u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		status, err := json.Marshal(map[string]any{"status": was.Object["status"]})
+		if err != nil {
+			return err
+		}
+		back, err := c.Resource(u).Patch(ctx, u.GetName(), types.MergePatchType, status, metav1.PatchOptions{}, "status")
+		if err == nil && back.GetUID() == was.GetUID() {
+			return errorf("%s is not gone yet", was.GetName())
+		}
+		return err
+	})
+}
+
 // noInstances waits until the instances of earlier tests are gone: what they use
 // would not be removed.
 func noInstances(c *cluster.Cluster) { noneLeft(c, "VirtualMachineInstance") }
@@ -181,5 +202,3 @@ func unwired(c *cluster.Cluster) {
 }
 
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
-
-func quantity(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.DecimalSI) }

@@ -264,15 +264,7 @@ func TestWait(t *testing.T) {
 	go func() {
 		defer close(served)
 		time.Sleep(3 * time.Second)
-		node, err := c.Clientset().CoreV1().Nodes().Get(context.Background(), "worker-1", metav1.GetOptions{})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		node.Status.Allocatable[h200] = *quantity(8)
-		if _, err := c.Clientset().CoreV1().Nodes().UpdateStatus(context.Background(), node, metav1.UpdateOptions{}); err != nil {
-			t.Error(err)
-		}
+		c.SetAllocatable("worker-1", h200, 8)
 	}()
 	began := time.Now()
 	_, stderr = succeed(t, c, "wire", "--wait", "1m")
