@@ -83,6 +83,9 @@ func (d Decision) Place(s *Snapshot, set []Member, state State) []Change {
 	for _, m := range set {
 		now, _ := s.Device(m.UID)
 		now.UID, now.Resource, now.Units = m.UID, m.Resource, m.Units
+		if now.Node != d.Node {
+			now.Running = 0
+		}
 		now.Node, now.State, now.Lost = d.Node, state, false
 		changes = append(changes, PutDevice(now))
 	}
@@ -170,14 +173,17 @@ func compareSides(a, b *pool, units int64) int {
 	}
 }
 
-// released returns the query on a snapshot where the set holds nothing.
+// released returns the query on a snapshot where the set holds nothing. What
+// still runs of lost members stays taken.
 func (q *query) released() *query {
 	if len(q.own) == 0 {
 		return q
 	}
 	var changes []Change
 	for _, m := range q.Set {
-		changes = append(changes, DropDevice(m.UID))
+		if d := q.s.find(m.UID); d != nil && !d.Lost {
+			changes = append(changes, DropDevice(m.UID))
+		}
 	}
 	return &query{Request: q.Request, s: q.s.With(changes...), asks: q.asks}
 }

@@ -164,6 +164,48 @@ func TestDecide(t *testing.T) {
 			request: Request{Set: append(set(2), Member{"", l40s, 1})},
 			wantErr: "a would do with 1 of nvidia.com/AD102GL_L40S more", tenant: "no node is large enough for 2 of nvidia.com/GH100_H200_SXM_141GB and 1 of nvidia.com/AD102GL_L40S together",
 		},
+		"what pods take is not free": {
+			nodes:   []Node{raw(serves("a", 8), 5), serves("b", 6)},
+			request: Request{Set: set(4)}, want: Decision{Node: "b"},
+		},
+		"what pods take is said": {
+			nodes:   []Node{raw(serves("a", 8), 5)},
+			request: Request{Set: set(4)},
+			wantErr: "1 node serves it, 8 on one at most, 3 free together, 3 on one at most, 5 taken by pods without a device; a would do with 1 of",
+			tenant:  "no node has 4 of nvidia.com/GH100_H200_SXM_141GB free together now: 1 of nvidia.com/GH100_H200_SXM_141GB too few",
+		},
+		"a reservation that pods took from is placed elsewhere": {
+			nodes:   []Node{raw(serves("a", 4), 2), serves("b", 4)},
+			devices: []Device{holds("x", "a", 4, Held)},
+			request: Request{Set: []Member{{"x", h200, 4}}}, want: Decision{Node: "b"},
+		},
+		"what runs of a lost device is not free": {
+			nodes:   []Node{serves("a", 8), serves("b", 8)},
+			devices: []Device{runs(lost(holds("x", "a", 4, Attached)), 4), holds("y", "b", 1, Attached)},
+			request: Request{Set: set(5)}, want: Decision{Node: "b"},
+		},
+		"nor for its own set": {
+			nodes:   []Node{serves("a", 4)},
+			devices: []Device{runs(lost(holds("x", "a", 4, Attached)), 1)},
+			request: Request{Set: []Member{{"x", h200, 4}}}, wantErr: "a would do with 1", tenant: "no node has 4",
+		},
+		"a node in doubt takes new ones": {
+			nodes: []Node{doubted(serves("a", 4))}, request: Request{Set: set(4)}, want: Decision{Node: "a"},
+		},
+		"nor when others move": {
+			nodes:   []Node{serves("a", 4), serves("b", 1), serves("c", 1)},
+			devices: []Device{runs(lost(holds("x", "a", 3, Attached)), 1), holds("y", "a", 1, Held), holds("z", "c", 1, Held)},
+			request: Request{Set: []Member{{"x", h200, 3}, {"z", h200, 1}}}, wantErr: "a would do with 2", tenant: "no node has 4",
+		},
+		"NUMA nodes where pods are, too": {
+			nodes:   []Node{numa(raw(serves("a", 8), 2), 1, 7), numa(raw(serves("b", 8), 2), 6, 2)},
+			request: Request{Set: set(6)}, want: Decision{Node: "b"},
+		},
+		"and where something runs of lost devices": {
+			nodes:   []Node{numa(serves("b", 8), 2, 6), numa(serves("a", 6), 3, 3)},
+			devices: []Device{runs(lost(holds("x", "b", 4, Attached)), 2)},
+			request: Request{Set: set(6)}, want: Decision{Node: "b"},
+		},
 		"the budget is asked first": {
 			request: Request{Set: set(1), Budget: func() error { return errBudget }}, wantErr: "budget",
 		},
@@ -202,6 +244,29 @@ func TestDecide(t *testing.T) {
 				t.Errorf("the tenant reads %q, want %q", r.ForTenant(), tc.tenant)
 			}
 		})
+	}
+}
+
+func TestPlace(t *testing.T) {
+	s := New([]Node{serves("a", 4), serves("b", 4)}, []Device{
+		runs(lost(holds("p", "a", 2, Attached)), 2), runs(lost(holds("q", "b", 1, Attached)), 1), holds("r", "b", 1, Held),
+	})
+	d := Decision{Node: "b", Moves: []Move{{"r", "b", "a"}}}
+	s = s.With(d.Place(s, []Member{{"p", h200, 2}, {"q", h200, 1}, {"new", h200, 1}}, Bound)...)
+	want := []Device{
+		{UID: "new", Resource: h200, Units: 1, Node: "b", State: Bound},
+		holds("p", "b", 2, Bound), runs(holds("q", "b", 1, Bound), 1), holds("r", "a", 1, Held),
+	}
+	if diff := cmp.Diff(want, slices.Collect(s.Devices())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRunningIsBounded(t *testing.T) {
+	s := New(nil, []Device{runs(holds("a", "n", 2, Attached), 5), runs(holds("b", "n", 2, Bound), -1), runs(holds("c", "n", 2, Held), 1)})
+	want := []Device{runs(holds("a", "n", 2, Attached), 2), holds("b", "n", 2, Bound), holds("c", "n", 2, Held)}
+	if diff := cmp.Diff(want, slices.Collect(s.Devices())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -27,8 +27,30 @@ type Device struct {
 	State    State
 	// Lost says that the node stopped to serve its units: it holds none.
 	Lost bool
+	// Running is how many units its VMI's launchers have on the node, Units at most;
+	// none of a reservation. While the device is lost they are all that it takes.
+	Running int64
 	// Ordered is when the device was created. Of two, the older keeps its units.
 	Ordered time.Time
+}
+
+// takes returns the units that nobody else can have.
+func (d *Device) takes() int64 {
+	if d.Lost {
+		return d.Running
+	}
+	return d.Units
+}
+
+// normal returns a copy of which the numbers can be reckoned with.
+func (d *Device) normal() *Device {
+	out := *d
+	out.Units = bounded(d.Units)
+	out.Running = min(bounded(d.Running), out.Units)
+	if d.State == Held {
+		out.Running = 0
+	}
+	return &out
 }
 
 // olderFirst orders by age, then by UID.

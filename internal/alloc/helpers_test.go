@@ -38,6 +38,14 @@ func holds(uid, node string, units int64, state State) Device {
 
 func lost(d Device) Device { d.Lost = true; return d }
 
+// runs is a device of which the launcher has so many units.
+func runs(d Device, units int64) Device { d.Running = units; return d }
+
+func doubted(n Node) Node { n.Doubted = true; return n }
+
+// raw is a node where pods have so many H200s without a device.
+func raw(n Node, units int64) Node { n.Serves[0].Raw = units; return n }
+
 func set(units ...int64) []Member {
 	var out []Member
 	for _, n := range units {
@@ -61,15 +69,18 @@ func draw(below func(n int) int, over bool) cluster {
 	var c cluster
 	free := map[[2]string]int64{}
 	for i := range 1 + below(4) {
-		n := Node{Name: string(rune('a' + i)), Closed: below(10) == 0}
+		n := Node{Name: string(rune('a' + i)), Closed: below(10) == 0, Doubted: below(10) == 0}
 		for j, name := range names[:1+below(2)] {
 			units := int64(below(9 - 4*j))
 			s := Served{Resource: name, Units: units}
+			if below(8) == 0 {
+				s.Raw = int64(below(4))
+			}
 			if half := units / 2; below(3) == 0 {
 				s.NUMA = []int64{half, units - half}
 			}
 			n.Serves = append(n.Serves, s)
-			free[[2]string{n.Name, string(name)}] = units
+			free[[2]string{n.Name, string(name)}] = max(0, units-s.Raw)
 		}
 		c.nodes = append(c.nodes, n)
 	}
@@ -86,6 +97,9 @@ func draw(below func(n int) int, over bool) cluster {
 		if over && below(4) == 0 {
 			d.Lost = true
 			free[at] += d.Units
+			if d.State == Attached {
+				d.Running = int64(below(int(d.Units) + 1))
+			}
 		}
 		c.devices = append(c.devices, d)
 	}

@@ -14,6 +14,7 @@ type index struct {
 	fit      tree[*pool, byFree] // of open nodes
 	loose    tree[*pool, byRoom] // of these, those where something may be moved
 	free     int64               // on all open nodes
+	raw      int64               // of pods that are no device's, on these
 	closed   int                 // nodes that serve units and are closed
 	sizes    []size              // of nodes that serve units, closed ones included; by units
 	pools    int
@@ -36,6 +37,7 @@ func (x *index) link(n *node, p *pool) {
 			x.loose = x.loose.put(p)
 		}
 		x.free += max(0, p.free())
+		x.raw += p.raw
 	case p.served > 0:
 		x.closed++
 	}
@@ -51,6 +53,7 @@ func (x *index) unlink(n *node, p *pool) {
 			x.loose = x.loose.remove(p)
 		}
 		x.free -= max(0, p.free())
+		x.raw -= p.raw
 	case p.served > 0:
 		x.closed--
 	}

@@ -11,9 +11,12 @@ import (
 // Node is what one node serves.
 type Node struct {
 	Name string
-	// Closed says that nothing new is placed on the node: it is cordoned, not
-	// ready or silent. What is there stays.
+	// Closed says that nothing new is placed on the node: it is cordoned or not
+	// ready. What is there stays.
 	Closed bool
+	// Doubted says that nothing is concluded from what the node serves: nobody loses
+	// units there, and nobody has them again.
+	Doubted bool
 	// Serves has each resource name once.
 	Serves []Served
 }
@@ -23,6 +26,9 @@ type Node struct {
 type Served struct {
 	Resource gpu.ResourceName
 	Units    int64
+	// Raw is how many pods take that are no device's: they are not free, and take
+	// nothing from who holds units, since kubelet may yet refuse such a pod.
+	Raw int64
 	// NUMA is how many of them are at each NUMA node, if that is known. Which
 	// units kubelet gives to whom is not: it is taken to pack well.
 	NUMA []int64
@@ -30,10 +36,11 @@ type Served struct {
 
 // node is a node and what is held there.
 type node struct {
-	name   string
-	known  bool // false: it is gone, or not seen yet, and devices name it
-	closed bool
-	pools  []*pool // by resource name
+	name    string
+	known   bool // false: it is gone, or not seen yet, and devices name it
+	closed  bool
+	doubted bool
+	pools   []*pool // by resource name
 }
 
 func (n *node) open() bool { return n.known && !n.closed }
@@ -54,10 +61,13 @@ func (n *node) find(r gpu.ResourceName) (int, bool) {
 func (n *node) serving(told *Node) *node {
 	next := &node{name: n.name}
 	if told != nil {
-		next.known, next.closed = true, told.Closed
+		next.known, next.closed, next.doubted = true, told.Closed, told.Doubted
 		for _, s := range told.Serves {
 			if _, twice := next.find(s.Resource); !twice {
-				next.set(&pool{node: n.name, resource: s.Resource, serves: true, served: bounded(s.Units), numa: slices.Clone(s.NUMA)})
+				next.set(&pool{
+					node: n.name, resource: s.Resource, serves: true,
+					served: bounded(s.Units), raw: bounded(s.Raw), numa: slices.Clone(s.NUMA),
+				})
 			}
 		}
 	}
@@ -89,13 +99,13 @@ func bounded(units int64) int64 { return min(max(0, units), maxUnits) }
 func (n *node) edit(drop, add *Device) *node {
 	next := *n
 	next.pools = slices.Clone(n.pools)
-	if drop != nil && drop.Node == n.name && !drop.Lost {
+	if drop != nil && drop.Node == n.name && drop.takes() > 0 {
 		next.change(drop.Resource, func(p *pool) {
 			i, _ := p.find(drop.UID)
 			p.devices = slices.Concat(p.devices[:i], p.devices[i+1:])
 		})
 	}
-	if add != nil && add.Node == n.name && !add.Lost {
+	if add != nil && add.Node == n.name && add.takes() > 0 {
 		next.change(add.Resource, func(p *pool) {
 			i, _ := p.find(add.UID)
 			p.devices = slices.Concat(p.devices[:i], []*Device{add}, p.devices[i:])

@@ -114,7 +114,7 @@ func (c cluster) possible(repack bool) bool {
 	for _, n := range c.nodes {
 		free[n.Name] = map[string]int64{}
 		for _, served := range n.Serves {
-			free[n.Name][string(served.Resource)] = served.Units
+			free[n.Name][string(served.Resource)] = max(0, served.Units-served.Raw)
 		}
 	}
 	var loose []Device

@@ -14,16 +14,21 @@ type pool struct {
 	resource gpu.ResourceName
 	serves   bool // the node has told how many it serves, if only 0
 	served   int64
+	raw      int64 // taken by pods that are no device's
 	held     int64 // by devices that are not lost
-	loose    int64 // of these, by devices that may be moved
+	running  int64 // of VMIs whose devices are lost
+	loose    int64 // of the held, by devices that may be moved
 	// side is how many free units are at one NUMA node, at most.
 	side    int64
 	numa    []int64
-	devices []*Device // that hold units, by UID
+	devices []*Device // that take units, by UID
 }
 
-// free is negative where devices hold more than the node serves.
-func (p *pool) free() int64 { return p.served - p.held }
+// free is negative where more is taken than the node serves.
+func (p *pool) free() int64 { return p.served - p.raw - p.held - p.running }
+
+// over is by how much devices hold more than the node serves.
+func (p *pool) over() int64 { return max(0, p.held-p.served) }
 
 // room is what would be free if all that may be moved were elsewhere.
 func (p *pool) room() int64 { return p.free() + p.loose }
@@ -34,11 +39,16 @@ func (p *pool) find(uid string) (int, bool) {
 
 // count sums up the devices.
 func (p *pool) count() {
-	p.held, p.loose = 0, 0
+	p.held, p.running, p.loose = 0, 0, 0
 	for _, d := range p.devices {
-		p.held += d.Units
-		if d.State == Held {
+		switch {
+		case d.Lost:
+			p.running += d.Running
+		case d.State == Held:
 			p.loose += d.Units
+			fallthrough
+		default:
+			p.held += d.Units
 		}
 	}
 	p.side = max(0, p.free())
@@ -49,21 +59,26 @@ func (p *pool) count() {
 
 // widest returns the most free units at one NUMA node when the devices are
 // packed well: the largest first, each at the fullest node that has room, or
-// at several where none has.
+// at several where none has; and then all that pods take without a device.
 func (p *pool) widest() int64 {
 	free := slices.Clone(p.numa)
 	for _, d := range slices.SortedFunc(slices.Values(p.devices), largestFirst) {
-		for left := d.Units; left > 0; {
-			at := fullest(free, left)
-			if at < 0 {
-				break // more is held than NUMA nodes are known for
-			}
-			took := min(left, free[at])
-			free[at] -= took
-			left -= took
-		}
+		pack(free, d.takes())
 	}
+	pack(free, p.raw)
 	return slices.Max(free)
+}
+
+func pack(free []int64, units int64) {
+	for units > 0 {
+		at := fullest(free, units)
+		if at < 0 {
+			return // more is taken than NUMA nodes are known for
+		}
+		took := min(units, free[at])
+		free[at] -= took
+		units -= took
+	}
 }
 
 // fullest returns where the units fit best, or else where most of them fit; -1

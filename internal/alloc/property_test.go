@@ -22,7 +22,7 @@ func shown(s *Snapshot) string {
 	s.nodes.all(func(n *node) bool {
 		text += fmt.Sprintf("%s open=%v", n.name, n.open())
 		for _, p := range n.pools {
-			text += fmt.Sprintf(" %s %d/%d", p.resource, p.held, p.served)
+			text += fmt.Sprintf(" %s %d+%d+%d/%d", p.resource, p.held, p.running, p.raw, p.served)
 		}
 		text += "\n"
 		return true
@@ -74,7 +74,7 @@ func checkSound(s *Snapshot, r Request, d Decision) error {
 		}
 		for _, p := range n.pools {
 			if p.free() < 0 && p.held > heldBefore(s, p) {
-				return fmt.Errorf("%s serves %d of %s and holds %d", name, p.served, p.resource, p.held)
+				return fmt.Errorf("%s serves %d of %s, holds %d, and pods take %d", name, p.served, p.resource, p.held, p.raw+p.running)
 			}
 		}
 	}
@@ -82,6 +82,14 @@ func checkSound(s *Snapshot, r Request, d Decision) error {
 		return fmt.Errorf("%s does not fit", d.Node)
 	}
 	return nil
+}
+
+// before returns the pool as it was in an earlier snapshot.
+func before(s *Snapshot, p *pool) *pool {
+	if was := s.pool(p.node, p.resource); was != nil {
+		return was
+	}
+	return &pool{}
 }
 
 func heldBefore(s *Snapshot, p *pool) int64 {
@@ -240,7 +248,8 @@ func anyChange(t *rapid.T, s *Snapshot, told map[string]Node) (change, undo Chan
 		return DropNode(name), undoNode
 	case 1:
 		n := serves(name, rapid.SliceOfN(rapid.Int64Range(0, 8), 1, 2).Draw(t, "units")...)
-		n.Closed = rapid.Bool().Draw(t, "closed")
+		n.Closed, n.Doubted = rapid.Bool().Draw(t, "closed"), rapid.Bool().Draw(t, "doubted")
+		n.Serves[0].Raw = rapid.Int64Range(0, 2).Draw(t, "raw")
 		told[name] = n
 		return PutNode(n), undoNode
 	case 2:
@@ -249,7 +258,7 @@ func anyChange(t *rapid.T, s *Snapshot, told map[string]Node) (change, undo Chan
 		d := Device{
 			UID: uid, Node: name, Resource: rapid.SampledFrom(names).Draw(t, "resource"), Units: rapid.Int64Range(1, 4).Draw(t, "units"),
 			State: rapid.SampledFrom([]State{Held, Bound, Attached}).Draw(t, "state"), Lost: rapid.Bool().Draw(t, "lost"),
-			Ordered: time.Unix(rapid.Int64Range(0, 3).Draw(t, "ordered"), 0),
+			Ordered: time.Unix(rapid.Int64Range(0, 3).Draw(t, "ordered"), 0), Running: rapid.Int64Range(0, 4).Draw(t, "running"),
 		}
 		return PutDevice(d), undoDevice
 	}
@@ -298,7 +307,7 @@ func grown(c cluster, name string, asks []Ask) Change {
 		if n.Name != name {
 			continue
 		}
-		out := PutNode{Name: name, Closed: n.Closed}
+		out := PutNode{Name: name, Closed: n.Closed, Doubted: n.Doubted}
 		for _, a := range asks {
 			if a.Units > 0 {
 				out.Serves = append(out.Serves, Served{Resource: a.Resource, Units: a.Units})
@@ -309,6 +318,7 @@ func grown(c cluster, name string, asks []Ask) Change {
 			for i := range out.Serves {
 				if out.Serves[i].Resource == old.Resource {
 					out.Serves[i].Units += old.Units
+					out.Serves[i].Raw = old.Raw
 					found = true
 				}
 			}
@@ -346,8 +356,13 @@ func checkKind(t *rapid.T, c cluster, s *Snapshot, r *Refusal) {
 					held -= d.Units
 				}
 			}
-			if !n.Closed {
-				most, sum = max(most, served-held), sum+served-held
+			for _, told := range n.Serves {
+				if told.Resource == supply.Resource {
+					held += told.Raw
+				}
+			}
+			if free := max(0, served-held); !n.Closed {
+				most, sum = max(most, free), sum+free
 			}
 		}
 		if supply.Most != most || supply.Free != sum {
@@ -356,9 +371,13 @@ func checkKind(t *rapid.T, c cluster, s *Snapshot, r *Refusal) {
 	}
 }
 
+// opened are the nodes with nobody there.
 func opened(nodes []Node) (out []Node) {
 	for _, n := range nodes {
-		n.Closed = false
+		n.Closed, n.Serves = false, slices.Clone(n.Serves)
+		for i := range n.Serves {
+			n.Serves[i].Raw = 0
+		}
 		out = append(out, n)
 	}
 	return out
@@ -372,7 +391,7 @@ func TestSettling(t *testing.T) {
 		after, told := Settle(s, nil)
 		after.nodes.all(func(n *node) bool {
 			for _, p := range n.pools {
-				if p.free() < 0 {
+				if was := before(s, p); p.over() > 0 && !n.doubted || p.over() > was.over() || p.free() < min(0, was.free()) {
 					t.Fatalf("%s holds too much\n%s", n.name, shown(after))
 				}
 			}
@@ -399,13 +418,16 @@ func checkTold(t *rapid.T, before, after *Snapshot, told Settled) {
 		case d.Node != was.Node:
 			want.Moves = append(want.Moves, Move{d.UID, was.Node, d.Node})
 			p := before.pool(was.Node, was.Resource)
-			if was.State != Held || !was.Lost && p.free() >= 0 && !healed(before, after, p) {
+			if was.State != Held || !was.Lost && p.over() == 0 && !healed(before, after, p) {
 				t.Fatalf("%+v moved to %s\n%s", was, d.Node, shown(before))
 			}
 		case d.Lost && !was.Lost:
 			want.Lost = append(want.Lost, d.UID)
 		case was.Lost && !d.Lost:
 			want.Healed = append(want.Healed, d.UID)
+			if before.at(d.Node).doubted {
+				t.Fatalf("%s has its units again where nothing is certain\n%s", d.UID, shown(before))
+			}
 		}
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
@@ -429,15 +451,15 @@ func healed(before, after *Snapshot, p *pool) bool {
 func checkLost(t *rapid.T, before, after *Snapshot, uid string) {
 	was, _ := before.Device(uid)
 	p := before.pool(was.Node, was.Resource)
-	if p.free() >= 0 {
+	if p.over() == 0 || before.at(was.Node).doubted {
 		t.Fatalf("%s is lost where all is served\n%s", uid, shown(before))
 	}
-	if now := after.pool(was.Node, was.Resource); now != nil && now.free() >= was.Units {
+	if now := after.pool(was.Node, was.Resource); now != nil && now.free() >= was.Units-was.Running {
 		t.Fatalf("%s is lost, and %d are free\n%s", uid, now.free(), shown(before))
 	}
 	for _, other := range p.devices {
 		now, _ := after.Device(other.UID)
-		if losesFirst(other, &was) < 0 && now.Node == was.Node && !now.Lost && other.Units >= was.Units {
+		if !other.Lost && losesFirst(other, &was) < 0 && now.Node == was.Node && !now.Lost && other.Units >= was.Units {
 			t.Fatalf("%s is lost before %s\n%s", uid, other.UID, shown(before))
 		}
 	}
@@ -452,9 +474,9 @@ func TestNeverPanics(t *testing.T) {
 	cheap(t, func(t *rapid.T) {
 		var nodes []Node
 		for range rapid.IntRange(0, 4).Draw(t, "nodes") {
-			n := Node{Name: word.Draw(t, "name"), Closed: rapid.IntRange(0, 4).Draw(t, "closed") == 0}
+			n := Node{Name: word.Draw(t, "name"), Closed: rapid.IntRange(0, 4).Draw(t, "closed") == 0, Doubted: rapid.IntRange(0, 4).Draw(t, "doubted") == 0}
 			for range rapid.IntRange(0, 3).Draw(t, "serves") {
-				n.Serves = append(n.Serves, Served{resource.Draw(t, "resource"), units.Draw(t, "units"), rapid.SliceOfN(units, 0, 3).Draw(t, "numa")})
+				n.Serves = append(n.Serves, Served{resource.Draw(t, "resource"), units.Draw(t, "units"), units.Draw(t, "raw"), rapid.SliceOfN(units, 0, 3).Draw(t, "numa")})
 			}
 			nodes = append(nodes, n)
 		}
@@ -462,7 +484,7 @@ func TestNeverPanics(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "devices") {
 			devices = append(devices, Device{
 				UID: word.Draw(t, "uid"), Resource: resource.Draw(t, "resource"), Units: units.Draw(t, "units"), Node: word.Draw(t, "on"),
-				State: State(rapid.Uint8().Draw(t, "state")), Lost: rapid.Bool().Draw(t, "lost"),
+				State: State(rapid.Uint8().Draw(t, "state")), Lost: rapid.Bool().Draw(t, "lost"), Running: units.Draw(t, "running"),
 			})
 		}
 		r := Request{Effort: rapid.IntRange(-1, 300).Draw(t, "effort")}

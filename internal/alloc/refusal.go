@@ -42,6 +42,7 @@ type Supply struct {
 	Closed  int   // of them, that take nothing new
 	Largest int64 // served by one node, at most
 	Free    int64 // on all open nodes
+	Raw     int64 // taken on these by pods without a device
 	Most    int64 // free on one open node, at most
 	Enough  int   // open nodes that have what is asked
 }
@@ -96,8 +97,15 @@ func (s Supply) String() string {
 	if s.Nodes == 0 {
 		return fmt.Sprintf("no node serves %s", s.Resource)
 	}
-	text := fmt.Sprintf("%s: %s serve it, %d on one at most, %d free together, %d on one at most",
-		s.Resource, nodes(s.Nodes), s.Largest, s.Free, s.Most)
+	verb := "serve"
+	if s.Nodes == 1 {
+		verb = "serves"
+	}
+	text := fmt.Sprintf("%s: %s %s it, %d on one at most, %d free together, %d on one at most",
+		s.Resource, nodes(s.Nodes), verb, s.Largest, s.Free, s.Most)
+	if s.Raw > 0 {
+		text += fmt.Sprintf(", %d taken by pods without a device", s.Raw)
+	}
 	if s.Closed > 0 {
 		text += fmt.Sprintf(", %d closed", s.Closed)
 	}
@@ -190,7 +198,7 @@ func (s *Snapshot) supply(a Ask) Supply {
 	if x == nil {
 		return Supply{Ask: a}
 	}
-	out := Supply{Ask: a, Closed: x.closed, Largest: x.largest(), Free: x.free, Most: x.most(), Enough: x.enough(a.Units)}
+	out := Supply{Ask: a, Closed: x.closed, Largest: x.largest(), Free: x.free, Raw: x.raw, Most: x.most(), Enough: x.enough(a.Units)}
 	for _, size := range x.sizes {
 		out.Nodes += size.nodes
 	}

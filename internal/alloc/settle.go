@@ -19,9 +19,9 @@ type Settled struct {
 // the youngest first; then the youngest lose their units, running VMs last. A
 // lost reservation is placed anew where there is room. may is as in a Request.
 //
-// Afterwards no node holds more than it serves, and settling again changes
-// nothing. Settle before deciding on anything new, or newcomers take the units
-// that would heal.
+// Afterwards no node holds more than it serves, but for those in doubt, and
+// settling again changes nothing. Settle before deciding on anything new, or
+// newcomers take the units that would heal.
 func Settle(s *Snapshot, may func(d Device, node string) bool) (*Snapshot, Settled) {
 	if s.short.len() == 0 && s.lost.len() == 0 {
 		return s, Settled{}
@@ -56,8 +56,9 @@ func (t *settler) heal(anew bool) {
 	for _, d := range lost {
 		back := *d
 		back.Lost = false
-		switch p := t.s.pool(d.Node, d.Resource); {
-		case p != nil && (p.free() >= d.Units || d.State != Held && t.giveWay(p, d.Units)):
+		p, needs := t.s.pool(d.Node, d.Resource), d.Units-d.Running
+		switch {
+		case p != nil && !t.doubted(p) && (p.free() >= needs || d.State != Held && t.giveWay(p, needs)):
 			t.s = t.s.With(PutDevice(back))
 		case anew && d.State == Held:
 			t.move(d)
@@ -83,15 +84,18 @@ func (t *settler) giveWay(p *pool, units int64) bool {
 
 // shrink takes from a node what it does not serve any more.
 func (t *settler) shrink(p *pool) {
+	if t.doubted(p) {
+		return
+	}
 	young := slices.SortedFunc(slices.Values(p.devices), losesFirst)
-	missing := -p.free()
+	missing := p.over()
 	for _, d := range young {
 		if missing > 0 && d.State == Held && t.move(d) {
 			missing -= d.Units
 		}
 	}
 	for _, d := range young {
-		if missing > 0 && t.s.find(d.UID).Node == p.node {
+		if missing > 0 && !d.Lost && t.s.find(d.UID).Node == p.node {
 			gone := *d
 			gone.Lost = true
 			t.s = t.s.With(PutDevice(gone))
@@ -99,6 +103,9 @@ func (t *settler) shrink(p *pool) {
 		}
 	}
 }
+
+// doubted reports that nothing is concluded from what the node serves.
+func (t *settler) doubted(p *pool) bool { return t.s.at(p.node).doubted }
 
 // move puts a reservation on the best other node that has room.
 func (t *settler) move(d *Device) bool {

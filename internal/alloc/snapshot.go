@@ -157,7 +157,7 @@ func (s *Snapshot) device(d *Device) {
 	if d.UID == "" {
 		return
 	}
-	d = &Device{d.UID, d.Resource, bounded(d.Units), d.Node, d.State, d.Lost, d.Ordered}
+	d = d.normal()
 	old := s.find(d.UID)
 	nowhere := d.Node == "" || d.Units == 0
 	if old != nil && (nowhere || old.Node != d.Node) {
@@ -234,7 +234,7 @@ func (s *Snapshot) link(n *node, p *pool) {
 	x := *s.names[i]
 	x.link(n, p)
 	s.names[i] = &x
-	if p.free() < 0 {
+	if p.over() > 0 {
 		s.short = s.short.put(p)
 	}
 }
@@ -250,7 +250,7 @@ func (s *Snapshot) unlink(n *node, p *pool) {
 	if len(s.names) == 0 {
 		s.names = nil
 	}
-	if p.free() < 0 {
+	if p.over() > 0 {
 		s.short = s.short.remove(p)
 	}
 }

@@ -203,7 +203,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 		random.Shuffle(len(other.VMIs), func(i, j int) { other.VMIs[i], other.VMIs[j] = other.VMIs[j], other.VMIs[i] })
 		random.Shuffle(len(other.Pods), func(i, j int) { other.Pods[i], other.Pods[j] = other.Pods[j], other.Pods[i] })
 		told := func(s *Snapshot) []any {
-			return []any{s.BudgetUse(), s.CapacityUse(), s.BudgetRaw(), s.CapacityRaw(), s.UnderLost()}
+			return []any{s.BudgetUse(), s.CapacityUse(), s.BudgetRaw(), s.CapacityRaw(), s.Running()}
 		}
 		if diff := cmp.Diff(told(&s), told(&other)); diff != "" {
 			t.Fatalf("(-as given +shuffled):\n%s", diff)
@@ -255,7 +255,7 @@ func TestForgedPodsHelpNobody(t *testing.T) {
 func TestHealedDevicesCountOnce(t *testing.T) {
 	cheap(t, func(t *rapid.T) {
 		s := snapshots(t)
-		was, under := s.CapacityUse(), s.UnderLost()
+		was, under := s.CapacityUse(), s.Running()
 		want := map[string]map[gpu.ResourceName]Taken{}
 		for node, taken := range was {
 			want[node] = maps.Clone(taken)

@@ -184,3 +184,38 @@ func TestServed(t *testing.T) {
 		})
 	}
 }
+
+// TestNUMA wants to know of all units of a name where they are, or of none.
+func TestNUMA(t *testing.T) {
+	at := func(nodes ...int) []gpu.Function {
+		out := cards(len(nodes))
+		for i := range out {
+			if nodes[i] >= 0 {
+				out[i].NUMA = &nodes[i]
+			}
+		}
+		return out
+	}
+	offBus := at(0, 0, 1, 1)
+	offBus[0].OffBus = true
+	tests := map[string]struct {
+		host        []gpu.Function
+		allocatable int64
+		want        []int64
+	}{
+		"two nodes":                    {at(1, 0, 1, 1), 4, []int64{1, 3}},
+		"one node":                     {at(0, 0), 2, []int64{2}},
+		"a broken GPU counts at none":  {offBus, 4, []int64{1, 2}},
+		"one that is at no known node": {at(0, 1, -1), 3, nil},
+		"fewer are allocatable":        {at(0, 0, 1), 2, nil},
+		"none is":                      {at(0, 0), 0, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := Node{Host: &gpu.Host{Functions: tc.host}, Facts: gpu.Node{Allocatable: map[gpu.ResourceName]int64{h200: tc.allocatable}}}
+			if diff := cmp.Diff(tc.want, Served(&n, gpu.Table{}).NUMA[h200]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -61,6 +61,8 @@ func (s *Snapshot) BudgetUse() map[string][]gpu.Amount {
 type Taken struct {
 	Held int64 // by devices that hold units, attached or not
 	Raw  int64 // by pods, beyond what those devices cover
+	// Under is how much of Raw is what still runs of lost devices.
+	Under int64
 }
 
 // Free returns how many of the served units nobody has taken.
@@ -75,11 +77,15 @@ func (s *Snapshot) CapacityUse() map[string]map[gpu.ResourceName]Taken {
 			out[node] = map[gpu.ResourceName]Taken{}
 		}
 		t := out[node][name]
-		out[node][name] = Taken{Held: gpu.AddUnits(t.Held, more.Held), Raw: gpu.AddUnits(t.Raw, more.Raw)}
+		out[node][name] = Taken{gpu.AddUnits(t.Held, more.Held), gpu.AddUnits(t.Raw, more.Raw), gpu.AddUnits(t.Under, more.Under)}
 	}
+	running := s.Running()
 	for i := range s.Devices {
-		if d := &s.Devices[i]; d.Holds() {
+		switch d := &s.Devices[i]; {
+		case d.Holds():
 			add(d.Node, s.Names.Base(d.Resource), Taken{Held: d.units()})
+		case running[d.UID] > 0:
+			add(d.Node, s.Names.Base(d.Resource), Taken{Under: running[d.UID]})
 		}
 	}
 	for _, r := range s.CapacityRaw() {

@@ -123,7 +123,7 @@ func TestUse(t *testing.T) {
 		},
 		"a lost device counts itself for budgets; on the node counts the pod that runs under it": {
 			snapshot: Snapshot{Devices: []Device{lost(attached("d", "v", 4))}, VMIs: []VMI{vmi("v", "p")}, Pods: []Pod{pod("p", "n1", 4)}},
-			budget:   budget{"acme": device(4)}, nodes: nodes{"n1": {Raw: 4}},
+			budget:   budget{"acme": device(4)}, nodes: nodes{"n1": {Raw: 4, Under: 4}},
 		},
 		"a lost device of which nothing runs takes nothing of the node": {
 			snapshot: Snapshot{Devices: []Device{lost(attached("d", "v", 4))}, VMIs: []VMI{vmi("v")}},
@@ -131,7 +131,7 @@ func TestUse(t *testing.T) {
 		},
 		"a lost device beside one that holds": {
 			snapshot: Snapshot{Devices: []Device{lost(attached("d", "v", 1)), attached("e", "v", 3)}, VMIs: []VMI{vmi("v", "p")}, Pods: []Pod{pod("p", "n1", 4)}},
-			budget:   budget{"acme": device(4)}, nodes: nodes{"n1": {Held: 3, Raw: 1}},
+			budget:   budget{"acme": device(4)}, nodes: nodes{"n1": {Held: 3, Raw: 1, Under: 1}},
 		},
 		"finished pods don't count": {snapshot: Snapshot{Pods: []Pod{done(pod("p", "n1", 4))}}, budget: budget{}, nodes: nodes{}},
 		"a pod that waits for a node counts for budgets": {
