@@ -42,6 +42,9 @@ func codes() string {
 			about += ", " + string(e.Link)
 		}
 		fmt.Fprintf(&out, "\n<a id=%q></a>\n\n### %s %s%s\n\n*%s.* %s\n\n> %s\n", strings.ToLower(string(e.Code)), e.Code, e.Title, retired, about, e.About, escape(e.Message))
+		if tenant := e.ForTenant(); tenant != "" {
+			fmt.Fprintf(&out, "\nA tenant reads: %s\n", escape(tenant))
+		}
 		if e.Hint != "" {
 			fmt.Fprintf(&out, "\nNext: %s\n", escape(e.Hint))
 		}
