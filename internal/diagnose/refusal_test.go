@@ -160,6 +160,7 @@ func constructed() map[Code]*Refusal {
 		ClassNotPermitted(object, "h200", string(h200)),
 		ClassNotCounted(object, "h200", string(h200)),
 		BadReferences(object, errors.New("devices[1]: \"a\" is there twice")),
+		ResourceNamed(object, string(h200)),
 		NoDevice(object, "acme-dev", "train"),
 		DeviceDeleted(object, "acme-dev", "train"),
 		DeviceInUse(object, "acme-dev", "train", "other"),
@@ -178,6 +179,7 @@ func constructed() map[Code]*Refusal {
 
 func TestRefusals(t *testing.T) {
 	want := map[Code][2]string{
+		"GPU0511": {"VirtualMachineInstance acme-dev/trainer names nvidia.com/GH100_H200_SXM_141GB under domain.resources as well: the key overrides the sum of the gpus entries, and the domain is short of devices"},
 		"GPU0612": {"class a10-12q needs the entitlement vgpu, which acme-dev does not have"},
 		"GPU0620": {"there is no class h200"},
 		"GPU0621": {"class h200 is being deleted: nothing more can be ordered of it"},

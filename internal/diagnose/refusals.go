@@ -54,6 +54,11 @@ func BadReferences(object string, err error) *Refusal {
 	return r
 }
 
+// ResourceNamed refuses a VM with devices that names GPUs under domain.resources, too.
+func ResourceNamed(object, resource string) *Refusal {
+	return refuse("GPU0511", object, Values{"user": object, "name": resource})
+}
+
 // NoDevice refuses a start with a device that does not exist.
 func NoDevice(object, namespace, device string) *Refusal {
 	return refuse("GPU0632", object, Values{"namespace": namespace, "device": device})
