@@ -50,7 +50,8 @@ func TestEveryCode(t *testing.T) {
 }
 
 // elsewhere names the tests that raise the codes that no files can: they take a live
-// cluster, a host's file system, or the preflight of a release. Each has a near miss.
+// cluster, a host's file system, the preflight of a release, or an order or a start
+// that is refused. Each has a near miss.
 var elsewhere = map[string][]string{
 	"GPU0101": {"test/e2e TestHookWithoutKubeVirt"},
 	"GPU0103": {"test/e2e TestWake"},
@@ -76,6 +77,41 @@ var elsewhere = map[string][]string{
 	"GPU0323": {"test/e2e TestAnswersAfterTheWrite"},
 	"GPU0324": {"test/e2e TestAnswersAfterTheWrite"},
 	"GPU0325": {"test/e2e TestPrunedWriteIsNoticed"},
+	"GPU0601": {"internal/diagnose TestRefused"},
+	"GPU0602": {"internal/diagnose TestRefused"},
+	"GPU0603": {"internal/diagnose TestRefused"},
+	"GPU0604": {"internal/diagnose TestRefused"},
+	"GPU0605": {"internal/diagnose TestRefused"},
+	"GPU0606": {"internal/diagnose TestRefused"},
+	"GPU0607": {"internal/diagnose TestRefused"},
+	"GPU0608": {"internal/diagnose TestRefused"},
+	"GPU0609": {"internal/diagnose TestRefused"},
+	"GPU0610": {"internal/diagnose TestRefused"},
+	"GPU0611": {"internal/diagnose TestRefused"},
+	"GPU0612": {"internal/diagnose TestRefusals"},
+	"GPU0613": {"internal/diagnose TestRefused"},
+	"GPU0620": {"internal/diagnose TestRefusals"},
+	"GPU0621": {"internal/diagnose TestRefusals"},
+	"GPU0622": {"internal/diagnose TestRefusals"},
+	"GPU0623": {"internal/diagnose TestRefusals"},
+	"GPU0624": {"internal/diagnose TestRefusals"},
+	"GPU0625": {"internal/diagnose TestRefusals"},
+	"GPU0630": {"internal/diagnose TestRefusals"},
+	"GPU0632": {"internal/diagnose TestRefusals"},
+	"GPU0633": {"internal/diagnose TestRefusals"},
+	"GPU0634": {"internal/diagnose TestRefusals"},
+	"GPU0635": {"internal/diagnose TestRefusals"},
+	"GPU0636": {"internal/diagnose TestRefusals"},
+	"GPU0637": {"internal/diagnose TestRefusals"},
+	"GPU0701": {"internal/diagnose TestRefused"},
+	"GPU0702": {"internal/diagnose TestRefused"},
+	"GPU0703": {"internal/diagnose TestRefused"},
+	"GPU0704": {"internal/diagnose TestRefused"},
+	"GPU0705": {"internal/diagnose TestRefused"},
+	"GPU0710": {"internal/diagnose TestRefusals"},
+	"GPU0711": {"internal/diagnose TestRefusals"},
+	"GPU0712": {"internal/diagnose TestRefusals"},
+	"GPU0713": {"internal/diagnose TestRefusals"},
 }
 
 // checkElsewhere checks that a test is there and knows the code.

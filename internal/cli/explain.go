@@ -60,6 +60,9 @@ func explain(s *streams, out *output, code, command string) error {
 		link = ", link " + string(e.Link)
 	}
 	text := fmt.Sprintf("%s  %s\n%s, %s%s\n\n%s\n\nMessage  %s\n", e.Code, e.Title, e.Severity, area.Name, link, render.Wrap(e.About, 78), e.Message)
+	if tenant := e.ForTenant(); tenant != "" {
+		text += "Tenant   " + tenant + "\n"
+	}
 	if e.Hint != "" {
 		text += "Hint     " + e.Hint + "\n"
 	}

@@ -50,6 +50,7 @@ var shown = map[string]struct {
 	"discover":        {"discover --lspci hgx=testdata/cases/44-hgx-h200-with-nvswitches/lspci.txt", []string{"table", "wide", "json", "yaml"}},
 	"wire":            {"wire -f testdata/cases/20-cozystack-default-cr/kubevirt.yaml -f testdata/cases/20-cozystack-default-cr/node.yaml", []string{"diff", "yaml", "json"}},
 	"explain":         {"explain GPU0204", []string{"text", "json", "yaml"}},
+	"explain-refusal": {"explain GPU0711", []string{"text"}},
 	"explain-all":     {"explain", []string{"text"}},
 	"usage-subject":   {"diagnose pod/x", []string{""}},
 	"usage-vm":        {"diagnose vm/nobody -f SCENE", []string{""}},

@@ -26,21 +26,36 @@ const (
 // Level orders severities: 0 info, 1 warning, 2 error.
 func (s Severity) Level() int { return slices.Index([]Severity{Info, Warning, Error}, s) }
 
-// Entry is one kind of finding as the catalogue holds it. Message and Hint have
-// {placeholders} that New fills in.
+// Entry is one kind of finding as the catalogue holds it. Message, Tenant and Hint
+// have {placeholders} that are filled in.
 type Entry struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"severity"`
 	Link     Link     `json:"link,omitempty"` // of the chain, "" when it is on none
 	Title    string   `json:"title"`
 	Message  string   `json:"message"`
-	Hint     string   `json:"hint"`
-	About    string   `json:"about"`
-	Retired  bool     `json:"retired,omitempty"`
+	// Tenant is the message for a tenant who is refused: "" where Message can be
+	// shown to one, "{text}" where the error has words of its own for them.
+	Tenant  string `json:"tenant,omitempty"`
+	Hint    string `json:"hint"`
+	About   string `json:"about"`
+	Retired bool   `json:"retired,omitempty"`
 }
 
 // Anchor is the entry's place in docs/codes.md.
 func (e Entry) Anchor() string { return "docs/codes.md#" + strings.ToLower(string(e.Code)) }
+
+// ForTenant returns the message for a tenant where the catalogue has one of its own; ""
+// where it is Message, or the error's.
+func (e Entry) ForTenant() string {
+	if e.Tenant == textOfError {
+		return ""
+	}
+	return e.Tenant
+}
+
+// textOfError stands for the words that an error has for tenants.
+const textOfError = "{text}"
 
 // Areas names the ranges of codes: the two digits behind "GPU".
 func Areas() []Area {

@@ -1,0 +1,115 @@
+package diagnose
+
+import (
+	"strconv"
+	"time"
+)
+
+// The refusals of orders and starts that no other package has an error for. Object is
+// what is refused, like "GPUDevice tenant-acme/train-a".
+
+// NotEntitled refuses an order of a class whose entitlement neither the namespace nor
+// one above it has.
+func NotEntitled(object, namespace, class, entitlement string) *Refusal {
+	return refuse("GPU0612", object, Values{"namespace": namespace, "class": class, "entitlement": entitlement})
+}
+
+// NoClass refuses an order of a class that does not exist.
+func NoClass(object, class string) *Refusal {
+	return refuse("GPU0620", object, Values{"class": class})
+}
+
+// ClassDeleted refuses an order of a class that is being deleted.
+func ClassDeleted(object, class string) *Refusal {
+	return refuse("GPU0621", object, Values{"class": class})
+}
+
+// ClassUnlicensed refuses an order of a class of vGPUs that names no entitlement.
+func ClassUnlicensed(object, class, resource string) *Refusal {
+	return refuse("GPU0622", object, Values{"class": class, "name": resource})
+}
+
+// CountTooLarge refuses an order of more units than one device of the class may have.
+func CountTooLarge(object, class string, count, most int32) *Refusal {
+	return refuse("GPU0623", object, Values{"class": class, "count": number(count), "most": number(most)})
+}
+
+// ClassNotPermitted refuses an order of a class whose resource name is not in the host
+// device table.
+func ClassNotPermitted(object, class, resource string) *Refusal {
+	return refuse("GPU0624", object, Values{"class": class, "name": resource})
+}
+
+// ClassNotCounted refuses an order of a class whose resource name is not among the
+// names that count as GPUs.
+func ClassNotCounted(object, class, resource string) *Refusal {
+	return refuse("GPU0625", object, Values{"class": class, "name": resource})
+}
+
+// BadReferences refuses a VM whose annotation cannot be read or names too many devices.
+// The error's text is for the tenant.
+func BadReferences(object string, err error) *Refusal {
+	r := refuse("GPU0630", object, Values{"text": oneLine(err.Error())})
+	r.cause = err
+	return r
+}
+
+// ResourceNamed refuses a VM with devices that names GPUs under domain.resources, too.
+func ResourceNamed(object, resource string) *Refusal {
+	return refuse("GPU0511", object, Values{"user": object, "name": resource})
+}
+
+// NoDevice refuses a start with a device that does not exist.
+func NoDevice(object, namespace, device string) *Refusal {
+	return refuse("GPU0632", object, Values{"namespace": namespace, "device": device})
+}
+
+// DeviceDeleted refuses a start with a device that is being deleted.
+func DeviceDeleted(object, namespace, device string) *Refusal {
+	return refuse("GPU0633", object, Values{"namespace": namespace, "device": device})
+}
+
+// DeviceInUse refuses a start with a device that another VMI of the namespace has claimed.
+func DeviceInUse(object, namespace, device, vmi string) *Refusal {
+	return refuse("GPU0634", object, Values{"namespace": namespace, "device": device, "vmi": vmi})
+}
+
+// DeviceStarting refuses a start with a device that is taken for a VMI which is being
+// created.
+func DeviceStarting(object, namespace, device, vmi string) *Refusal {
+	return refuse("GPU0635", object, Values{"namespace": namespace, "device": device, "vmi": vmi})
+}
+
+// DeviceOfTemplate refuses a start with a device that was made from another VM's template.
+func DeviceOfTemplate(object, namespace, device, vm string) *Refusal {
+	return refuse("GPU0636", object, Values{"namespace": namespace, "device": device, "vm": vm})
+}
+
+// VMIExists refuses a start under a name that a VMI has.
+func VMIExists(object, namespace, vmi string) *Refusal {
+	return refuse("GPU0637", object, Values{"namespace": namespace, "vmi": vmi})
+}
+
+// NoLeader refuses a start while no replica leads, and so none places; the problem says
+// how that is known.
+func NoLeader(object, problem string) *Refusal {
+	return refuse("GPU0710", object, Values{"problem": oneLine(problem)})
+}
+
+// QueueTooLong refuses a start that so many others are ahead of that it would not be
+// answered in time.
+func QueueTooLong(object string, waiting, most int) *Refusal {
+	return refuse("GPU0711", object, Values{"waiting": number(waiting), "most": number(most)})
+}
+
+// NotAnswered refuses a start that was not answered in time.
+func NotAnswered(object string, wait time.Duration) *Refusal {
+	return refuse("GPU0712", object, Values{"wait": wait.String()})
+}
+
+// UnitsLost refuses a start with a device whose units its node serves no more.
+func UnitsLost(object, namespace, device, node, resource string) *Refusal {
+	return refuse("GPU0713", object, Values{"namespace": namespace, "device": device, "node": node, "name": resource})
+}
+
+func number[N int | int32](n N) string { return strconv.FormatInt(int64(n), 10) }
