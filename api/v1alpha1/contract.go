@@ -24,6 +24,10 @@ const (
 	// LabelTemplateDevice is on each device that gpuctl made from a template, to select
 	// them. What tells them apart is status.origin. Its value is ValueTrue.
 	LabelTemplateDevice = GroupName + "/template-device"
+	// AnnotationRequestID is on a VMI: the random id of the start that made it, 128 bits as
+	// 32 lower-case hexadecimal digits. On a template device it is that of the start that
+	// made the device.
+	AnnotationRequestID = GroupName + "/request-id"
 	// LabelParent is on a namespace: the name of the one above it.
 	LabelParent = GroupName + "/parent"
 	// LabelTenantUID is on a GPUUsageRecord: the UID of the tenant's namespace.
@@ -31,6 +35,10 @@ const (
 	// ValueTrue is the value of labels that are there or not.
 	ValueTrue = "true"
 )
+
+// AnnotationLedger is on devices that a leader has fenced after the ledger was made anew:
+// the UID of that ledger.
+const AnnotationLedger = GroupName + "/ledger"
 
 // FinalizerUnits is on a device for as long as it holds units.
 const FinalizerUnits = GroupName + "/units"

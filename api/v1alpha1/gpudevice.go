@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Held")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 60 && !self.metadata.name.contains('.')",message="metadata.name must have no dot and at most 60 characters, for the VM's GPUs are called by it and a number, and a dot there crashes virt-launcher: choose one like train-a"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.origin) || has(self.status) && has(self.status.origin) && self.status.origin == oldSelf.status.origin",message="origin is written once",fieldPath=".status.origin"
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 type GPUDevice struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -76,7 +77,8 @@ type GPUDeviceStatus struct {
 	//
 	// +optional
 	State DeviceState `json:"state,omitempty"`
-	// Origin says who made the device. Absent: nobody has looked at it yet.
+	// Origin says who made the device. It is written once. Absent: nobody has
+	// looked at it yet.
 	//
 	// +optional
 	Origin *Origin `json:"origin,omitempty"`
@@ -110,17 +112,19 @@ type OriginKind string
 // Kinds of origins.
 const (
 	OriginOrder    OriginKind = "Order"    // a tenant; it stays until it is deleted
-	OriginTemplate OriginKind = "Template" // gpuctl, from a template on a VM; it goes with the VM's need
+	OriginTemplate OriginKind = "Template" // gpuctl, from a template on a VM or a VMI; it goes with their need
 )
 
 // Origin says who made a device, and for whom. It counts instead of a label,
 // which a tenant can write.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.vm) == (self.kind == 'Template')",message="a template device has a vm, an order has none"
+// +kubebuilder:validation:XValidation:rule="!has(self.vm) || self.kind == 'Template'",message="only a template device has a vm, an order has none"
 type Origin struct {
 	// Kind is Order or Template.
 	Kind OriginKind `json:"kind"`
 	// VM is the VirtualMachine that has the template, in the device's namespace.
+	// Absent for an order, and for a template on a VMI that has no VM: such a
+	// device goes with its VMI.
 	//
 	// +optional
 	VM *VMReference `json:"vm,omitempty"`
@@ -196,10 +200,11 @@ type Attachment struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	VMUID types.UID `json:"vmUID,omitempty"`
-	// RequestID is the random id that the webhook wrote into the VMI, too.
+	// RequestID is the random id that the webhook wrote into the VMI, too: 128
+	// bits as 32 lower-case hexadecimal digits.
 	//
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{32}$`
 	RequestID string `json:"requestID"`
 	// Since is when the device was taken.
 	Since metav1.MicroTime `json:"since"`
@@ -209,8 +214,8 @@ type Attachment struct {
 type BindRequest struct {
 	// RequestID is the attachment's.
 	//
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{32}$`
 	RequestID string `json:"requestID"`
 	// RequestedAt is when the webhook asked.
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
@@ -220,8 +225,8 @@ type BindRequest struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Devices int32 `json:"devices"`
-	// Answer is the binder's, the same for all devices of the set. Absent: there
-	// is none yet.
+	// Answer is the binder's: the same node on all devices of the set, or a
+	// refusal on the one with the lowest UID only. Absent: there is none yet.
 	//
 	// +optional
 	Answer *BindAnswer `json:"answer,omitempty"`

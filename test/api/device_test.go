@@ -14,6 +14,12 @@ import (
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
+// Two request ids.
+const (
+	r1 = "0123456789abcdef0123456789abcdef"
+	r2 = "fedcba9876543210fedcba9876543210"
+)
+
 // device returns a GPUDevice in YAML.
 func device(metadata, spec string) string {
 	return "apiVersion: gpuctl.dev/v1alpha1\nkind: GPUDevice\nmetadata: {namespace: default, " + metadata + "}\nspec: " + spec
@@ -89,13 +95,14 @@ func TestDeviceStatus(t *testing.T) {
 	u := create(t, c, device("name: status", "{className: h200}"))
 	const now = `"2026-11-30T12:00:00.000001Z"`
 	placed := `"placement":{"node":"n1","resourceName":"nvidia.com/GH100","units":1,"since":` + now + `}`
-	asked := `"attachment":{"vmiName":"vm1","requestID":"r1","since":` + now + `},"bindRequest":{"requestID":"r1","requestedAt":` + now + `,"devices":1`
+	asked := `"attachment":{"vmiName":"vm1","requestID":"` + r1 + `","since":` + now + `},"bindRequest":{"requestID":"` + r1 + `","requestedAt":` + now + `,"devices":1`
 	stateField := []string{"status.state", "state is not what placement, attachment and bindRequest say"}
 	changes(t, c, u, map[string]change{
 		"order":                   {patch: `{"status":{"state":"Pending","origin":{"kind":"Order"}}}`},
 		"template":                {patch: `{"status":{"origin":{"kind":"Template","vm":{"name":"vm1","uid":"u1"}}}}`},
 		"order of a VM":           {patch: `{"status":{"origin":{"kind":"Order","vm":{"name":"vm1","uid":"u1"}}}}`, refused: []string{"status.origin", "an order has none"}},
-		"template of nobody":      {patch: `{"status":{"origin":{"kind":"Template"}}}`, refused: []string{"status.origin", "a template device has a vm"}},
+		"template of a lone VMI":  {patch: `{"status":{"origin":{"kind":"Template"}}}`},
+		"template of a name":      {patch: `{"status":{"origin":{"kind":"Template","vm":{"name":"vm1"}}}}`, refused: []string{"status.origin.vm.uid: Required"}},
 		"origin of another kind":  {patch: `{"status":{"origin":{"kind":"Gift"}}}`, refused: []string{"status.origin.kind", `"Order", "Template"`}},
 		"held":                    {patch: `{"status":{"state":"Held",` + placed + `}}`},
 		"held without placement":  {patch: `{"status":{"state":"Held"}}`, refused: stateField},
@@ -107,18 +114,59 @@ func TestDeviceStatus(t *testing.T) {
 		"answer without a word":   {patch: `{"status":{` + asked + `,"answer":{"answeredAt":` + now + `}}}}`, refused: []string{"status.bindRequest.answer", "either a node or a refusal"}},
 		"node and refusal":        {patch: `{"status":{` + asked + `,"answer":{"answeredAt":` + now + `,"node":"n1","refusal":{"code":"GPU0501","message":"no"}}}}}`, refused: []string{"status.bindRequest.answer", "either a node or a refusal"}},
 		"refusal without a code":  {patch: `{"status":{` + asked + `,"answer":{"answeredAt":` + now + `,"refusal":{"code":"no","message":"no"}}}}}`, refused: []string{"status.bindRequest.answer.refusal.code"}},
-		"set of none":             {patch: `{"status":{"bindRequest":{"requestID":"r1","requestedAt":` + now + `,"devices":0}}}`, refused: []string{"status.bindRequest.devices"}},
+		"set of none":             {patch: `{"status":{"bindRequest":{"requestID":"` + r1 + `","requestedAt":` + now + `,"devices":0}}}`, refused: []string{"status.bindRequest.devices"}},
 		"attachment without id":   {patch: `{"status":{"attachment":{"vmiName":"vm1","since":` + now + `}}}`, refused: []string{"status.attachment.requestID: Required"}},
-		"an empty UID is no UID":  {patch: `{"status":{"attachment":{"vmiName":"vm1","vmiUID":"","requestID":"r1","since":` + now + `}}}`, refused: []string{"status.attachment.vmiUID", "at least 1"}},
+		"id of 31 digits":         {patch: `{"status":{"attachment":{"vmiName":"vm1","requestID":"` + r1[1:] + `","since":` + now + `}}}`, refused: []string{"status.attachment.requestID", "^[0-9a-f]{32}$"}},
+		"id of 33 digits":         {patch: `{"status":{"attachment":{"vmiName":"vm1","requestID":"0` + r1 + `","since":` + now + `}}}`, refused: []string{"status.attachment.requestID", "more than 32"}},
+		"id in upper case":        {patch: `{"status":{"attachment":{"vmiName":"vm1","requestID":"` + strings.ToUpper(r1) + `","since":` + now + `}}}`, refused: []string{"status.attachment.requestID", "^[0-9a-f]{32}$"}},
+		"asked by half an id":     {patch: `{"status":{"bindRequest":{"requestID":"` + r1[:16] + `","requestedAt":` + now + `,"devices":1}}}`, refused: []string{"status.bindRequest.requestID", "^[0-9a-f]{32}$"}},
+		"an empty UID is no UID":  {patch: `{"status":{"attachment":{"vmiName":"vm1","vmiUID":"","requestID":"` + r1 + `","since":` + now + `}}}`, refused: []string{"status.attachment.vmiUID", "at least 1"}},
 		"placement without units": {patch: `{"status":{"placement":{"node":"n1","resourceName":"nvidia.com/GH100","units":0,"since":` + now + `}}}`, refused: []string{"status.placement.units"}},
 	}, "status")
+}
+
+// Who made a device is written once.
+func TestDeviceOriginStays(t *testing.T) {
+	c := served(t)
+	once := []string{"status.origin", "origin is written once"}
+	for name, tc := range map[string]struct {
+		origin string
+		ways   map[string]change
+	}{
+		"order": {`{"kind":"Order"}`, map[string]change{
+			"as it is":            {patch: `{"status":{"state":"Pending","origin":{"kind":"Order"}}}`},
+			"made a template's":   {patch: `{"status":{"origin":{"kind":"Template"}}}`, refused: once},
+			"nobody's":            {patch: `{"status":{"state":"Pending","origin":null}}`, refused: once},
+			"no status any more":  {patch: `{"status":null}`, refused: once},
+			"labels of the order": {patch: `{"metadata":{"labels":{"team":"a"}}}`},
+		}},
+		"template": {`{"kind":"Template","vm":{"name":"vm1","uid":"u1"}}`, map[string]change{
+			"as it is":         {patch: `{"status":{"state":"Pending","origin":{"kind":"Template","vm":{"name":"vm1","uid":"u1"}}}}`},
+			"made an order":    {patch: `{"status":{"origin":{"kind":"Order","vm":null}}}`, refused: once},
+			"another VM's":     {patch: `{"status":{"origin":{"vm":{"uid":"u2"}}}}`, refused: once},
+			"no VM's any more": {patch: `{"status":{"origin":{"vm":null}}}`, refused: once},
+		}},
+		"template-of-a-vmi": {`{"kind":"Template"}`, map[string]change{
+			"as it is":      {patch: `{"status":{"state":"Pending","origin":{"kind":"Template"}}}`},
+			"given to a VM": {patch: `{"status":{"origin":{"vm":{"name":"vm1","uid":"u1"}}}}`, refused: once},
+			"made an order": {patch: `{"status":{"origin":{"kind":"Order"}}}`, refused: once},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := create(t, c, device("name: origin-"+name, "{className: h200}"))
+			if _, err := patch(t, c, u, `{"status":{"origin":`+tc.origin+`}}`, "status"); err != nil {
+				t.Fatal(err)
+			}
+			changes(t, c, u, tc.ways, "status")
+		})
+	}
 }
 
 // A VMI that has claimed a device has it until the same VM's next request.
 func TestDeviceIsClaimedOnce(t *testing.T) {
 	c := served(t)
 	u := create(t, c, device("name: claimed", "{className: h200}"))
-	const attached = `{"status":{"attachment":{"vmiName":"vm1","requestID":"r1","since":"2026-11-30T12:00:00.000001Z"}}}`
+	const attached = `{"status":{"attachment":{"vmiName":"vm1","requestID":"` + r1 + `","since":"2026-11-30T12:00:00.000001Z"}}}`
 	if _, err := patch(t, c, u, attached, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +179,8 @@ func TestDeviceIsClaimedOnce(t *testing.T) {
 		"no VMI any more":   {patch: `{"status":{"attachment":{"vmiUID":null}}}`, refused: twice},
 		"the same VMI":      {patch: `{"status":{"attachment":{"vmiUID":"u1"}}}`},
 		"let go":            {patch: `{"status":{"attachment":null}}`},
-		"taken over":        {patch: `{"status":{"attachment":{"requestID":"r2","vmiUID":null}}}`},
-		"taken and claimed": {patch: `{"status":{"attachment":{"requestID":"r2","vmiUID":"u2"}}}`},
+		"taken over":        {patch: `{"status":{"attachment":{"requestID":"` + r2 + `","vmiUID":null}}}`},
+		"taken and claimed": {patch: `{"status":{"attachment":{"requestID":"` + r2 + `","vmiUID":"u2"}}}`},
 	}, "status")
 }
 
@@ -185,16 +233,16 @@ func combinations() map[string]v1alpha1.GPUDeviceStatus {
 	}
 	attachments := []*v1alpha1.Attachment{
 		nil,
-		{VMIName: "vm1", RequestID: "r1", Since: now},
-		{VMIName: "vm1", RequestID: "r1", Since: now, VMIUID: "u1", VMUID: "u2"},
+		{VMIName: "vm1", RequestID: r1, Since: now},
+		{VMIName: "vm1", RequestID: r1, Since: now, VMIUID: "u1", VMUID: "u2"},
 	}
 	requests := []*v1alpha1.BindRequest{
 		nil,
-		{RequestID: "r1", RequestedAt: now, Devices: 1},
-		{RequestID: "r1", RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Node: "n1"}},
-		{RequestID: "r1", RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Node: "n2"}},
-		{RequestID: "r1", RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Refusal: &v1alpha1.Refusal{Code: "GPU0501", Message: "no"}}},
-		{RequestID: "r0", RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Node: "n1"}},
+		{RequestID: r1, RequestedAt: now, Devices: 1},
+		{RequestID: r1, RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Node: "n1"}},
+		{RequestID: r1, RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Node: "n2"}},
+		{RequestID: r1, RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Refusal: &v1alpha1.Refusal{Code: "GPU0501", Message: "no"}}},
+		{RequestID: r2, RequestedAt: now, Devices: 1, Answer: &v1alpha1.BindAnswer{AnsweredAt: now, Node: "n1"}},
 	}
 	out := map[string]v1alpha1.GPUDeviceStatus{}
 	for i, p := range placements {
