@@ -9,8 +9,9 @@ import (
 // Decision is where a set is placed.
 type Decision struct {
 	Node string
-	// Moves are the reservations of others that must be moved first, by UID.
-	// None is attached or bound.
+	// Moves are the reservations of others that must be moved first, one after the
+	// other: each has room once those before it are made, while the set still holds
+	// what it holds elsewhere. None is attached or bound.
 	Moves []Move
 }
 
@@ -52,13 +53,12 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 		return Decision{Node: found}, nil
 	}
 	// 3. Or one that others make room on.
-	q = q.released()
 	d, ok, exhausted := q.repack()
 	if ok {
 		return d, nil
 	}
 	// 4. Or why there is none.
-	refusal := q.refuse(refused)
+	refusal := q.released().refuse(refused)
 	refusal.Exhausted = exhausted
 	return Decision{}, refusal
 }

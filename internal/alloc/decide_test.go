@@ -105,7 +105,17 @@ func TestDecide(t *testing.T) {
 		"reservations make room for one another": {
 			nodes:   []Node{serves("a", 4), serves("b", 4), serves("c", 1)},
 			devices: []Device{holds("x", "a", 3, Held), holds("y", "b", 1, Held), holds("z", "b", 1, Attached)},
-			request: Request{Set: set(4)}, want: Decision{Node: "a", Moves: []Move{{"x", "a", "b"}, {"y", "b", "c"}}},
+			request: Request{Set: set(4)}, want: Decision{Node: "a", Moves: []Move{{"y", "b", "c"}, {"x", "a", "b"}}},
+		},
+		"reservations do not wait for one another": {
+			nodes:   []Node{serves("a", 4), serves("b", 3)},
+			devices: []Device{holds("x", "a", 3, Held), holds("y", "b", 2, Held)},
+			request: Request{Set: set(2)}, wantErr: "no node for 2", tenant: "no node has 2",
+		},
+		"nor for the set to leave": {
+			nodes:   []Node{serves("a", 8), serves("b", 8), serves("c", 4)},
+			devices: []Device{holds("p", "a", 1, Attached), holds("q", "a", 2, Attached), holds("x", "a", 4, Held), holds("y", "c", 3, Held), holds("z", "b", 2, Held)},
+			request: Request{Set: []Member{{"x", h200, 4}, {"y", h200, 3}}}, wantErr: "b would do with 1", tenant: "no node has 7",
 		},
 		"nothing moves where that is not wanted": {
 			nodes:   []Node{serves("a", 4), serves("b", 4)},

@@ -50,8 +50,8 @@ func checkSound(s *Snapshot, r Request, d Decision) error {
 	}
 	touched := map[string]bool{d.Node: true}
 	for i, m := range d.Moves {
-		if i > 0 && d.Moves[i-1].UID >= m.UID {
-			return fmt.Errorf("%s moves twice, or out of order", m.UID)
+		if slices.ContainsFunc(d.Moves[:i], func(other Move) bool { return other.UID == m.UID }) {
+			return fmt.Errorf("%s moves twice", m.UID)
 		}
 		was, _ := s.Device(m.UID)
 		switch {
@@ -80,6 +80,19 @@ func checkSound(s *Snapshot, r Request, d Decision) error {
 	}
 	if r.Fits != nil && r.Fits(d.Node) != "" {
 		return fmt.Errorf("%s does not fit", d.Node)
+	}
+	return checkMoves(s, d.Moves)
+}
+
+// checkMoves says which move has no room when its turn comes.
+func checkMoves(s *Snapshot, moves []Move) error {
+	for _, m := range moves {
+		d, _ := s.Device(m.UID)
+		if s.Free(m.To, d.Resource) < d.Units {
+			return fmt.Errorf("there is no room for %+v of %+v", m, moves)
+		}
+		d.Node = m.To
+		s = s.With(PutDevice(d))
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ const (
 // tries are snapshots, so that going back costs nothing.
 type repacker struct {
 	q     *query
-	looks int // that are left
+	set   []*Device // members that hold units: they stay until the set is placed
+	looks int       // that are left
 }
 
 // target is a node where the set would fit if units were moved.
@@ -32,6 +33,11 @@ type target struct {
 // the moves. exhausted says that it gave up, so that there may be one.
 func (q *query) repack() (d Decision, ok, exhausted bool) {
 	r := &repacker{q: q, looks: looks * cmp.Or(q.Effort, DefaultEffort)}
+	for _, m := range q.Set {
+		if d := q.s.find(m.UID); d != nil {
+			r.set = append(r.set, d)
+		}
+	}
 	if r.looks < 0 || !q.enoughFree() {
 		return Decision{}, false, false
 	}
@@ -55,11 +61,29 @@ func (q *query) repack() (d Decision, ok, exhausted bool) {
 // without, no moves help.
 func (q *query) enoughFree() bool {
 	for _, a := range q.asks {
-		if x := q.s.index(a.Resource); x == nil || x.free < a.Units {
+		var most int64
+		for i := range q.own {
+			most = max(most, q.own[i].units(a.Resource))
+		}
+		if x := q.s.index(a.Resource); x == nil || x.free+most < a.Units {
 			return false
 		}
 	}
 	return true
+}
+
+// without is the snapshot with the set gone from a node.
+func (r *repacker) without(node string) *Snapshot {
+	if !r.q.isOwn(node) {
+		return r.q.s
+	}
+	var changes []Change
+	for _, d := range r.set {
+		if d.Node == node && !d.Lost {
+			changes = append(changes, DropDevice(d.UID))
+		}
+	}
+	return r.q.s.With(changes...)
 }
 
 // targets returns the nodes where the set may run and would fit if reservations
@@ -83,10 +107,30 @@ func (r *repacker) targets() (out []target, more bool) {
 		}
 		return out, more
 	}
+	for i := range r.q.own {
+		if t, ok := r.target(r.q.own[i].node); ok && r.q.s.at(t.node).open() {
+			add(t)
+		}
+	}
 	ask := r.q.asks[0]
 	x := r.q.s.index(ask.Resource)
-	x.roomy(ask.Units, func(p *pool) bool { return add(target{p.node, ask.Units - p.free()}) })
+	x.roomy(ask.Units, func(p *pool) bool { return r.q.isOwn(p.node) || add(target{p.node, ask.Units - p.free()}) })
 	return out, more
+}
+
+// target returns the node with what must move there; ok is false where that would
+// not do, or nothing needs to.
+func (r *repacker) target(node string) (t target, ok bool) {
+	t.node = node
+	s := r.without(node)
+	for _, a := range r.q.asks {
+		p := s.pool(node, a.Resource)
+		if p == nil || p.room() < a.Units {
+			return t, false
+		}
+		t.missing += max(0, a.Units-p.free())
+	}
+	return t, t.missing > 0
 }
 
 // roomy yields the pools that have fewer units free and would have as many if
@@ -112,15 +156,7 @@ func (x *index) roomy(units int64, yield func(*pool) bool) {
 // mixedTargets looks through all nodes that serve the first resource name.
 func (r *repacker) mixedTargets() (out []target) {
 	r.q.s.index(r.q.asks[0].Resource).fit.all(func(first *pool) bool {
-		t := target{node: first.node}
-		for _, a := range r.q.asks {
-			p := r.q.s.pool(first.node, a.Resource)
-			if p == nil || p.room() < a.Units {
-				return true
-			}
-			t.missing += max(0, a.Units-p.free())
-		}
-		if t.missing > 0 {
+		if t, ok := r.target(first.node); ok {
 			out = append(out, t)
 		}
 		return true
@@ -134,36 +170,62 @@ func (r *repacker) mixedTargets() (out []target) {
 // clear makes room on the node for the set, one resource name after the other:
 // they are in nobody's way.
 func (r *repacker) clear(name string, chain int) (out []Move, ok bool) {
+	s := r.without(name)
 	for _, a := range r.q.asks {
 		set := &Device{UID: "\x00set", Resource: a.Resource, Units: a.Units, Node: name, State: Attached}
-		moved, ok := r.squeeze(r.q.s, set, name, nil, nil, chain)
+		moved, ok := r.squeeze(s, set, name, state{placed: r.set}, chain)
 		if !ok {
 			return nil, false
 		}
-		for _, d := range moved {
-			if was, _ := r.q.s.Device(d.UID); was.UID != "" && was.Node != d.Node {
-				out = append(out, Move{UID: d.UID, From: was.Node, To: d.Node})
-			}
+		moves, _ := r.inOrder(moved)
+		out = append(out, moves...)
+	}
+	return out, true
+}
+
+// inOrder returns the moves that bring devices where they were placed, each to where
+// there is room by then; ok is false where some would wait for one another.
+func (r *repacker) inOrder(placed []*Device) (out []Move, ok bool) {
+	var left []*Device
+	for _, d := range placed {
+		if was := r.q.s.find(d.UID); was != nil && was.Node != d.Node {
+			left = append(left, d)
 		}
 	}
-	slices.SortFunc(out, func(a, b Move) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(left, func(a, b *Device) int { return cmp.Compare(a.UID, b.UID) })
+	s := r.q.s
+	for len(left) > 0 {
+		i := slices.IndexFunc(left, func(d *Device) bool { return s.Free(d.Node, d.Resource) >= d.Units })
+		if i < 0 {
+			return nil, false
+		}
+		out = append(out, Move{UID: left[i].UID, From: s.find(left[i].UID).Node, To: left[i].Node})
+		s = s.With(PutDevice(*left[i]))
+		left = slices.Delete(left, i, i+1)
+	}
 	return out, true
+}
+
+// state is how far the search has come.
+type state struct {
+	homeless []*Device // that must leave and have no other node yet
+	placed   []*Device // with the nodes they have
 }
 
 // squeeze puts the device on the node and houses elsewhere what must leave for
 // it: the ways first that move the fewest units.
-func (r *repacker) squeeze(s *Snapshot, d *Device, name string, homeless, placed []*Device, chain int) ([]*Device, bool) {
+func (r *repacker) squeeze(s *Snapshot, d *Device, name string, at state, chain int) ([]*Device, bool) {
 	p := s.pool(name, d.Resource)
 	var loose []*Device
 	for _, other := range p.devices {
-		if other.State == Held && !contains(placed, other) {
+		if other.State == Held && !contains(at.placed, other) {
 			loose = append(loose, other)
 		}
 	}
 	slices.SortFunc(loose, largestFirst)
 	here := *d
 	here.Node = name
-	placed = append(slices.Clip(placed), &here)
+	at.placed = append(slices.Clip(at.placed), &here)
 	tried := 0
 	var out []*Device
 	for total := max(0, d.Units-p.free()); total <= p.loose && r.looks > 0 && tried < maxSubsets && out == nil; total++ {
@@ -173,9 +235,10 @@ func (r *repacker) squeeze(s *Snapshot, d *Device, name string, homeless, placed
 			for _, other := range leave {
 				changes = append(changes, DropDevice(other.UID))
 			}
-			all := slices.Concat(homeless, leave)
-			slices.SortFunc(all, largestFirst)
-			out, _ = r.house(s.With(changes...), all, placed, chain)
+			next := at
+			next.homeless = slices.Concat(at.homeless, leave)
+			slices.SortFunc(next.homeless, largestFirst)
+			out, _ = r.house(s.With(changes...), next, chain)
 			return out == nil && r.looks > 0 && tried < maxSubsets
 		})
 	}
@@ -220,22 +283,25 @@ func (r *repacker) subsets(list []*Device, total int64, chosen []*Device, yield 
 // that were placed. It tries the tightest node of each number of free units,
 // then, if the chain allows, nodes where others make room in turn. Nobody moves
 // twice.
-func (r *repacker) house(s *Snapshot, homeless, placed []*Device, chain int) ([]*Device, bool) {
-	if len(homeless) == 0 {
-		return placed, true
+func (r *repacker) house(s *Snapshot, at state, chain int) ([]*Device, bool) {
+	if len(at.homeless) == 0 {
+		_, ok := r.inOrder(at.placed)
+		return at.placed, ok
 	}
 	if r.looks -= looks; r.looks < 0 {
 		return nil, false
 	}
-	d := homeless[0]
+	d := at.homeless[0]
+	at.homeless = at.homeless[1:]
 	x := s.index(d.Resource)
 	for p, ok := x.fit.from(freeFrom(d.Units)); ok; {
 		free := p.free()
 		if p = r.firstAllowed(x, d, free); p != nil {
 			there := *d
 			there.Node = p.node
-			out, ok := r.house(s.With(PutDevice(there)), homeless[1:], append(slices.Clip(placed), &there), chain)
-			if ok {
+			next := at
+			next.placed = append(slices.Clip(at.placed), &there)
+			if out, ok := r.house(s.With(PutDevice(there)), next, chain); ok {
 				return out, true
 			}
 		}
@@ -247,7 +313,7 @@ func (r *repacker) house(s *Snapshot, homeless, placed []*Device, chain int) ([]
 	var out []*Device
 	x.roomy(d.Units, func(p *pool) bool {
 		if r.allowed(d, p.node) {
-			out, _ = r.squeeze(s, d, p.node, homeless[1:], placed, chain-1)
+			out, _ = r.squeeze(s, d, p.node, at, chain-1)
 		}
 		return out == nil && r.looks > 0
 	})

@@ -62,6 +62,16 @@ type own struct {
 	all   int64
 }
 
+// units returns what the set holds there of a resource name.
+func (o *own) units(r gpu.ResourceName) int64 {
+	for _, a := range o.holds {
+		if a.Resource == r {
+			return a.Units
+		}
+	}
+	return 0
+}
+
 // newQuery sums up what is asked, or says why it cannot be asked for.
 func newQuery(s *Snapshot, r *Request) (*query, *Refusal) {
 	q := &query{Request: r, s: s, asks: make([]Ask, 0, 4)}
@@ -119,11 +129,7 @@ func (q *query) free(name string, r gpu.ResourceName) int64 {
 	}
 	for i := range q.own {
 		if q.own[i].node == name {
-			for _, a := range q.own[i].holds {
-				if a.Resource == r {
-					units += a.Units
-				}
-			}
+			units += q.own[i].units(r)
 		}
 	}
 	return units

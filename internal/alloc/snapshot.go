@@ -90,6 +90,14 @@ func (s *Snapshot) Units(node string, r gpu.ResourceName) (served, held int64) {
 	return 0, 0
 }
 
+// Free returns how many units of a resource name nobody has taken on a node.
+func (s *Snapshot) Free(node string, r gpu.ResourceName) int64 {
+	if p := s.pool(node, r); p != nil {
+		return max(0, p.free())
+	}
+	return 0
+}
+
 func (s *Snapshot) pool(name string, r gpu.ResourceName) *pool {
 	if n := s.at(name); n != nil {
 		return n.pool(r)

@@ -1,0 +1,85 @@
+package books
+
+import (
+	"github.com/gpuctl/gpuctl/internal/alloc"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// Order is what a tenant asks for.
+type Order struct {
+	Object    string // "GPUDevice tenant-acme/train-a", as a refusal names it
+	Namespace string
+	Class     string
+	Count     int32
+}
+
+// Admit says whether an order may be made now: it is one that the class and the
+// tenant's budgets allow, and some node could take it. nil, or a
+// *diagnose.Refusal. What is ordered and not placed yet counts for budgets, and for
+// no node.
+func (b *Books) Admit(o Order) error {
+	b.settle()
+	c, err := b.orderable(o)
+	if err != nil {
+		return err
+	}
+	amount := gpu.Amount{Resource: b.names.Base(c.Resource), Class: c.Name, Units: int64(o.Count)}
+	_, err = alloc.Decide(b.snapshot, alloc.Request{
+		Set:    []alloc.Member{{Resource: amount.Resource, Units: amount.Units}},
+		Budget: func() error { return b.ordered.Check(o.Namespace, amount) },
+		Fits:   b.selected(c),
+		May:    b.mayMove,
+	})
+	if err != nil {
+		return diagnose.Refused(err, o.Object)
+	}
+	return nil
+}
+
+// orderable returns the order's class, or why it cannot be ordered.
+func (b *Books) orderable(o Order) (Class, error) {
+	c, ok := b.classes[o.Class]
+	switch {
+	case !ok:
+		return c, diagnose.NoClass(o.Object, o.Class)
+	case c.Deleting:
+		return c, diagnose.ClassDeleted(o.Object, o.Class)
+	case o.Count > c.MaxCount:
+		return c, diagnose.CountTooLarge(o.Object, o.Class, o.Count, c.MaxCount)
+	case c.Entitlement == "" && c.Resource.IsVGPU():
+		return c, diagnose.ClassUnlicensed(o.Object, o.Class, string(c.Resource))
+	}
+	chain, err := b.tree.Chain(o.Namespace)
+	if err != nil {
+		return c, diagnose.Refused(err, o.Object)
+	}
+	if _, entitled := chain.Entitled(c.Entitlement); !entitled {
+		return c, diagnose.NotEntitled(o.Object, o.Namespace, o.Class, c.Entitlement)
+	}
+	return c, nil
+}
+
+// selected is a predicate: the nodes whose units the class offers.
+func (b *Books) selected(c Class) func(node string) alloc.Verdict {
+	if len(c.NodeSelector) == 0 {
+		return nil
+	}
+	return func(node string) alloc.Verdict {
+		labels := b.nodes[node].Facts.Labels
+		for key, value := range c.NodeSelector {
+			if got, ok := labels[key]; !ok || got != value {
+				return "the class is not offered on the nodes that have units"
+			}
+		}
+		return ""
+	}
+}
+
+// mayMove says whether a reservation may be moved to a node: its class is offered
+// there, or is gone.
+func (b *Books) mayMove(d alloc.Device, node string) bool {
+	known, _ := b.Device(d.UID)
+	fits := b.selected(b.classes[known.Class])
+	return fits == nil || fits(node) == ""
+}
