@@ -32,7 +32,7 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 			return Decision{}, err
 		}
 	}
-	q, invalid := newQuery(s, &r)
+	q, invalid := newQuery(s, r)
 	if invalid != nil {
 		return Decision{}, invalid
 	}
@@ -67,7 +67,7 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 // yields none for a request that is invalid, and asks no budget.
 func Ranked(s *Snapshot, r Request) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		q, invalid := newQuery(s, &r)
+		q, invalid := newQuery(s, r)
 		if invalid != nil {
 			return
 		}

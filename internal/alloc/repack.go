@@ -229,7 +229,7 @@ func (r *repacker) house(s *Snapshot, homeless, placed []*Device, chain int) ([]
 	}
 	d := homeless[0]
 	x := s.index(d.Resource)
-	for p, ok := x.fit.from(freeFrom(d.Units)); ok; {
+	for p := x.first(d.Units); p != nil; {
 		free := p.free()
 		if p = r.firstAllowed(x, d, free); p != nil {
 			there := *d
@@ -239,7 +239,7 @@ func (r *repacker) house(s *Snapshot, homeless, placed []*Device, chain int) ([]
 				return out, true
 			}
 		}
-		p, ok = x.fit.from(freeFrom(free + 1))
+		p = x.first(free + 1)
 	}
 	if chain == 0 {
 		return nil, false

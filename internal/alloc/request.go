@@ -49,10 +49,11 @@ type Ask struct {
 
 // query is a request as it is worked on.
 type query struct {
-	*Request
+	Request
 	s    *Snapshot
-	asks []Ask // the most units first
-	own  []own // nodes where members hold units, best first
+	asks []Ask  // the most units first
+	few  [2]Ask // where they are, mostly
+	own  []own  // nodes where members hold units, best first
 }
 
 // own is a node where members of the set hold units.
@@ -63,8 +64,9 @@ type own struct {
 }
 
 // newQuery sums up what is asked, or says why it cannot be asked for.
-func newQuery(s *Snapshot, r *Request) (*query, *Refusal) {
-	q := &query{Request: r, s: s, asks: make([]Ask, 0, 4)}
+func newQuery(s *Snapshot, r Request) (*query, *Refusal) {
+	q := &query{Request: r, s: s}
+	q.asks = q.few[:0]
 	for i, m := range r.Set {
 		twice := m.UID != "" && slices.ContainsFunc(r.Set[:i], func(other Member) bool { return other.UID == m.UID })
 		if m.Units <= 0 || m.Units > maxUnits || m.Resource == "" || twice {
