@@ -32,10 +32,11 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 			return Decision{}, err
 		}
 	}
-	q, invalid := newQuery(s, r)
+	read, invalid := newQuery(s, r)
 	if invalid != nil {
 		return Decision{}, invalid
 	}
+	q := &read
 	// 2. The first node, best first, where it fits as it is.
 	var refused []Tally
 	found := ""
