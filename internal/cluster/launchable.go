@@ -46,7 +46,7 @@ func IndexNodes(nodes []*corev1.Node, pods []*corev1.Pod, leaveOut func(corev1.R
 		h := &hosting{node: n, free: amounts{}}
 		h.keepAway(said)
 		for name, q := range n.Status.Allocatable {
-			if v := valueOf(name, q); v > 0 && !leaveOut(name) {
+			if v := valueOf(name, q); v > 0 {
 				h.free[name] = v
 			}
 		}
@@ -95,12 +95,9 @@ func (a amounts) take(requested corev1.ResourceList) {
 // requests returns what the scheduler counts for a pod: containers, init
 // containers, overhead, and what a resize has not given back yet.
 func requests(p *corev1.Pod) corev1.ResourceList {
-	list := podresources.PodRequests(p, podresources.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	return podresources.PodRequests(p, podresources.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
-	delete(list, corev1.ResourcePods)
-	return list
 }
 
 // need is one resource that a launcher requests, and what to say of a node that

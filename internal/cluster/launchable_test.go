@@ -109,6 +109,7 @@ func TestFits(t *testing.T) {
 
 		"too little CPU":           {pod: asks("cpu: 8001m"), want: "too little cpu"},
 		"too little memory":        {pod: asks("memory: 64Gi, cpu: 8, ephemeral-storage: 1"), others: []string{asks("memory: 1")}, want: "too little memory"},
+		"memory beyond numbers":    {pod: asks("memory: 20E"), want: "too little memory"},
 		"CPU before memory":        {pod: asks("memory: 65Gi, cpu: 9"), want: "too little cpu"},
 		"as much as others leave":  {pod: asks("cpu: 3500m, memory: 63Gi"), others: []string{asks("cpu: 4500m"), asks("memory: 1Gi")}},
 		"more than others leave":   {pod: asks("cpu: 3501m"), others: []string{asks("cpu: 4500m")}, want: "too little cpu"},
@@ -155,9 +156,9 @@ func TestFits(t *testing.T) {
 				spec.NodeName = "worker-1"
 				others = append(others, &corev1.Pod{Spec: spec})
 			}
-			fits := IndexNodes([]*corev1.Node{node}, others, isGPU).Fits(&corev1.Pod{Spec: *decodeInto[corev1.PodSpec](t, tc.pod)})
-			for range 3 {
-				if got := fits("worker-1"); got != tc.want {
+			x, launcher := IndexNodes([]*corev1.Node{node}, others, isGPU), &corev1.Pod{Spec: *decodeInto[corev1.PodSpec](t, tc.pod)}
+			for range 10 {
+				if got := x.Fits(launcher)("worker-1"); got != tc.want {
 					t.Errorf("the verdict is %q, want %q", got, tc.want)
 				}
 			}
@@ -172,12 +173,17 @@ func TestIndexNodes(t *testing.T) {
 		pod  string
 		want alloc.Verdict
 	}{
-		"on the node":       {pod: `{spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`, want: "too little cpu"},
-		"it is to go":       {pod: `{metadata: {deletionTimestamp: "2026-01-01T12:00:00Z"}, spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`, want: "too little cpu"},
-		"on no node":        {pod: `{spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`},
-		"on another node":   {pod: `{spec: {nodeName: there, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`},
-		"it has succeeded":  {pod: `{spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}, status: {phase: Succeeded}}`},
-		"it has failed":     {pod: `{spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}, status: {phase: Failed}}`},
+		"on the node":      {pod: `{spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`, want: "too little cpu"},
+		"it is to go":      {pod: `{metadata: {deletionTimestamp: "2026-01-01T12:00:00Z"}, spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`, want: "too little cpu"},
+		"on no node":       {pod: `{spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`},
+		"on another node":  {pod: `{spec: {nodeName: there, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`},
+		"it has succeeded": {pod: `{spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}, status: {phase: Succeeded}}`},
+		"it has failed":    {pod: `{spec: {nodeName: here, containers: [{name: c, resources: {requests: {cpu: 1}}}]}, status: {phase: Failed}}`},
+		"as a whole it's still large": {
+			pod: `{spec: {nodeName: here, resources: {requests: {cpu: 1m}}, containers: [{name: c}]},
+				status: {allocatedResources: {cpu: 1m}, resources: {requests: {cpu: 1}}}}`,
+			want: "too little cpu",
+		},
 		"it is still large": {pod: `{spec: {nodeName: here, containers: [{name: c}]}, status: {containerStatuses: [{name: c, allocatedResources: {cpu: 1}}]}}`, want: "too little cpu"},
 	}
 	node := decodeInto[corev1.Node](t, `{metadata: {name: here}, status: {allocatable: {cpu: "1", pods: "2"}}}`)
