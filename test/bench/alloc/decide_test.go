@@ -124,9 +124,9 @@ func (s series) at(share float64) float64 {
 // quiet returns the same for that tenth of the series where it is the least: other
 // processes disturb parts of a series.
 func (s series) quiet(share float64) float64 {
-	least := s.at(share)
-	for part := range slices.Chunk(s, max(1, len(s)/10)) {
-		if 10*len(part) >= len(s) {
+	least, tenth := s.at(share), max(1, len(s)/10)
+	for part := range slices.Chunk(s, tenth) {
+		if len(part) == tenth {
 			least = min(least, part.at(share))
 		}
 	}
