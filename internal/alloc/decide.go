@@ -33,10 +33,11 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 			return Decision{}, err
 		}
 	}
-	q, invalid := newQuery(s, &r)
+	read, invalid := newQuery(s, r)
 	if invalid != nil {
 		return Decision{}, invalid
 	}
+	q := &read
 	// 2. The first node, best first, where it fits as it is.
 	var refused []Tally
 	found := ""
@@ -67,7 +68,7 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 // yields none for a request that is invalid, and asks no budget.
 func Ranked(s *Snapshot, r Request) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		q, invalid := newQuery(s, &r)
+		q, invalid := newQuery(s, r)
 		if invalid != nil {
 			return
 		}

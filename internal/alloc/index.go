@@ -100,6 +100,19 @@ func (x *index) most() int64 {
 // freeFrom is a probe before all pools with that many free units.
 func freeFrom(units int64) *pool { return &pool{served: units, side: -1} }
 
+// first returns the first pool with at least that many free units, or nil. It is a
+// tree's search without a probe, which would be allocated.
+func (x *index) first(units int64) (found *pool) {
+	for b := x.fit.root; b != nil; {
+		if b.item.free() >= units {
+			found, b = b.item, b.left
+		} else {
+			b = b.right
+		}
+	}
+	return found
+}
+
 // enough returns how many open nodes have that many units free.
 func (x *index) enough(units int64) int { return x.fit.countFrom(freeFrom(units)) }
 
@@ -132,7 +145,7 @@ func (x *index) level(free, units int64, yield func(*pool) bool) bool {
 // ranked yields the pools with at least that many free units, best first: those
 // with the fewest free.
 func (x *index) ranked(units int64, yield func(*pool) bool) {
-	for p, ok := x.fit.from(freeFrom(units)); ok; {
+	for p := x.first(units); p != nil; {
 		first, free := p, p.free()
 		// The first is the best if it has the units on one NUMA node, and is mostly
 		// taken: then the level is not searched.
@@ -143,6 +156,6 @@ func (x *index) ranked(units int64, yield func(*pool) bool) {
 		if !x.level(free, units, func(p *pool) bool { return best && p == first || yield(p) }) {
 			return
 		}
-		p, ok = x.fit.from(freeFrom(free + 1))
+		p = x.first(free + 1)
 	}
 }

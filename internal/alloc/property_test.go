@@ -143,7 +143,7 @@ func TestRanking(t *testing.T) {
 			c.nodes = append(c.nodes, numa(serves(fmt.Sprint("n", i), 8), rapid.SampledFrom([][]int64{nil, {4, 4}, {2, 6}}).Draw(t, "numa")...))
 		}
 		s := c.snapshot()
-		q, invalid := newQuery(s, &c.request)
+		q, invalid := newQuery(s, c.request)
 		if invalid != nil {
 			t.Fatal(invalid)
 		}

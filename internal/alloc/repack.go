@@ -294,7 +294,7 @@ func (r *repacker) house(s *Snapshot, at state, chain int) ([]*Device, bool) {
 	d := at.homeless[0]
 	at.homeless = at.homeless[1:]
 	x := s.index(d.Resource)
-	for p, ok := x.fit.from(freeFrom(d.Units)); ok; {
+	for p := x.first(d.Units); p != nil; {
 		free := p.free()
 		if p = r.firstAllowed(x, d, free); p != nil {
 			there := *d
@@ -305,7 +305,7 @@ func (r *repacker) house(s *Snapshot, at state, chain int) ([]*Device, bool) {
 				return out, true
 			}
 		}
-		p, ok = x.fit.from(freeFrom(free + 1))
+		p = x.first(free + 1)
 	}
 	if chain == 0 {
 		return nil, false

@@ -49,7 +49,7 @@ type Ask struct {
 
 // query is a request as it is worked on.
 type query struct {
-	*Request
+	Request
 	s    *Snapshot
 	asks []Ask // the most units first
 	own  []own // nodes where members hold units, best first
@@ -73,12 +73,12 @@ func (o *own) units(r gpu.ResourceName) int64 {
 }
 
 // newQuery sums up what is asked, or says why it cannot be asked for.
-func newQuery(s *Snapshot, r *Request) (*query, *Refusal) {
-	q := &query{Request: r, s: s, asks: make([]Ask, 0, 4)}
+func newQuery(s *Snapshot, r Request) (query, *Refusal) {
+	q := query{Request: r, s: s, asks: make([]Ask, 0, 2)}
 	for i, m := range r.Set {
 		twice := m.UID != "" && slices.ContainsFunc(r.Set[:i], func(other Member) bool { return other.UID == m.UID })
 		if m.Units <= 0 || m.Units > maxUnits || m.Resource == "" || twice {
-			return nil, &Refusal{Kind: Invalid, Asks: []Ask{{m.Resource, m.Units}}}
+			return q, &Refusal{Kind: Invalid, Asks: []Ask{{m.Resource, m.Units}}}
 		}
 		q.asks = addTo(q.asks, Ask{m.Resource, m.Units})
 		if d := s.find(m.UID); d != nil && !d.Lost {
@@ -86,7 +86,7 @@ func newQuery(s *Snapshot, r *Request) (*query, *Refusal) {
 		}
 	}
 	if len(q.asks) == 0 {
-		return nil, &Refusal{Kind: Invalid}
+		return q, &Refusal{Kind: Invalid}
 	}
 	slices.SortFunc(q.asks, func(a, b Ask) int {
 		return cmp.Or(cmp.Compare(b.Units, a.Units), cmp.Compare(a.Resource, b.Resource))

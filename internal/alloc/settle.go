@@ -26,7 +26,7 @@ func Settle(s *Snapshot, may func(d Device, node string) bool) (*Snapshot, Settl
 	if s.short.len() == 0 && s.lost.len() == 0 {
 		return s, Settled{}
 	}
-	t := &settler{repacker: repacker{q: &query{Request: &Request{May: may}}}, s: s}
+	t := &settler{repacker: repacker{q: &query{Request: Request{May: may}}}, s: s}
 	// 1. Units that are back go to those who had them.
 	t.heal(false)
 	// 2. Nodes that hold too much give up what they must.

@@ -121,8 +121,11 @@ func (s *Snapshot) at(name string) *node {
 	return nil
 }
 
-// find returns the device, or nil; as at does.
+// find returns the device, or nil; as at does. A new order has no UID.
 func (s *Snapshot) find(uid string) *Device {
+	if uid == "" {
+		return nil
+	}
 	for b := s.devices.root; b != nil; {
 		switch c := strings.Compare(uid, b.item.UID); {
 		case c == 0:

@@ -113,19 +113,6 @@ func (t tree[T, O]) merge(a, b *branch[T]) *branch[T] {
 	return &n
 }
 
-// from returns the first item that is not before the probe.
-func (t tree[T, O]) from(probe T) (item T, ok bool) {
-	var o O
-	for b := t.root; b != nil; {
-		if o.compare(b.item, probe) >= 0 {
-			item, ok, b = b.item, true, b.left
-		} else {
-			b = b.right
-		}
-	}
-	return item, ok
-}
-
 // before returns the last item that is before the probe.
 func (t tree[T, O]) before(probe T) (item T, ok bool) {
 	var o O
