@@ -73,7 +73,7 @@ func (b *Books) Device(uid string) (Device, bool) {
 // and the names that count.
 func (b *Books) touch(d *Device) {
 	if d.Attached() {
-		mark(&b.stale.accounts, d.Namespace)
+		b.stale.accounts.add(d.Namespace)
 	}
 	if d.Node != "" && !slices.ContainsFunc(b.names.Sources(d.Resource), func(s usage.Source) bool { return s != usage.Held }) {
 		b.stale.names = true
@@ -200,6 +200,6 @@ func (b *Books) takeOver(taken map[string]map[gpu.ResourceName]usage.Taken, sign
 			sum.Under = gpu.AddUnits(sum.Under, sign*t.Under)
 			b.taken[node][name] = sum
 		}
-		mark(&b.stale.nodes, node)
+		b.stale.nodes.add(node)
 	}
 }

@@ -56,15 +56,20 @@ type stale struct {
 	names    bool
 	use      bool // ordered and placed
 	supplies bool // what all nodes serve
-	nodes    map[string]bool
-	accounts map[string]bool
+	nodes    set
+	accounts set
 }
+
+// set is one of names.
+type set map[string]struct{}
+
+func (s set) add(name string) { s[name] = struct{}{} }
 
 // New returns empty books: nobody is a tenant and nothing counts.
 func New() *Books {
 	return &Books{
 		classes: map[string]Class{}, tree: tenant.Build(nil, tenant.Labels(nil, false), nil), nodes: map[string]usage.Node{},
-		accounts: map[string]*account{}, home: map[string]string{}, placedUnder: map[gpu.ResourceName]int{}, stale: stale{all: true},
+		accounts: map[string]*account{}, home: map[string]string{}, placedUnder: map[gpu.ResourceName]int{}, stale: stale{all: true, nodes: set{}, accounts: set{}},
 	}
 }
 
@@ -112,38 +117,31 @@ func (b *Books) DropNode(name string) {
 
 func (b *Books) markNode(name string) {
 	b.stale.names = true
-	mark(&b.stale.nodes, name)
+	b.stale.nodes.add(name)
 }
 
 // PutVMI adds a VMI.
 func (b *Books) PutVMI(v usage.VMI) {
 	b.account(v.Namespace).vmis[v.UID] = v
-	mark(&b.stale.accounts, v.Namespace)
+	b.stale.accounts.add(v.Namespace)
 }
 
 // DropVMI takes a VMI away.
 func (b *Books) DropVMI(namespace, uid string) {
 	delete(b.account(namespace).vmis, uid)
-	mark(&b.stale.accounts, namespace)
+	b.stale.accounts.add(namespace)
 }
 
 // PutPod adds a pod.
 func (b *Books) PutPod(p usage.Pod) {
 	b.account(p.Namespace).pods[p.UID] = p
-	mark(&b.stale.accounts, p.Namespace)
+	b.stale.accounts.add(p.Namespace)
 }
 
 // DropPod takes a pod away.
 func (b *Books) DropPod(namespace, uid string) {
 	delete(b.account(namespace).pods, uid)
-	mark(&b.stale.accounts, namespace)
-}
-
-func mark(set *map[string]bool, key string) {
-	if *set == nil {
-		*set = map[string]bool{}
-	}
-	(*set)[key] = true
+	b.stale.accounts.add(namespace)
 }
 
 // Names returns the resource names that count as GPUs.

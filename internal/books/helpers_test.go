@@ -41,7 +41,8 @@ func tree(units int64) *tenant.Tree {
 		{Name: "acme", Labels: map[string]string{tenant.EntitlementPrefix + "vgpu": "true"}},
 		{Name: "acme-dev", Labels: map[string]string{tenant.ParentLabel: "acme"}},
 		{Name: "acme-ops", Labels: map[string]string{tenant.ParentLabel: "acme"}},
-		{Name: "mallory"}, {Name: "kube-system"},
+		{Name: "mallory"},
+		{Name: "kube-system"},
 	}, tenant.Labels(quotas, false), func(n tenant.Namespace) bool { return n.Name != "kube-system" })
 }
 

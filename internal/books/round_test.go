@@ -202,7 +202,8 @@ func TestAdmit(t *testing.T) {
 		"without the entitlement": {Order{Namespace: "mallory", Class: "entitled", Count: 1}, nil, "GPU0612"},
 		"with an ancestor's":      {order: Order{Namespace: "acme-dev", Class: "entitled", Count: 1}},
 		"over the budget of an ancestor, with what waits": {
-			Order{Namespace: "acme-ops", Class: "h200", Count: 4}, func(b *Books) { b.PutDevice(device("waits", 3)) },
+			Order{Namespace: "acme-ops", Class: "h200", Count: 4},
+			func(b *Books) { b.PutDevice(device("waits", 3)) },
 			"GPU0611: the budget of acme does not allow 4 more of nvidia.com/GH100_H200_SXM_141GB; 3 left for acme-ops",
 		},
 		"no tenant":              {Order{Namespace: "kube-system", Class: "h200", Count: 1}, nil, "GPU0602"},
@@ -223,7 +224,8 @@ func TestAdmit(t *testing.T) {
 			tc.order.Object = "GPUDevice x/y"
 			err := b.Admit(tc.order)
 			var r *diagnose.Refusal
-			if errors.As(err, &r); tc.want == "" && err != nil || tc.want != "" && (r == nil || !strings.HasPrefix(r.ForTenant(), tc.want) || r.Object != tc.order.Object) {
+			errors.As(err, &r)
+			if tc.want == "" && err != nil || tc.want != "" && (r == nil || !strings.HasPrefix(r.ForTenant(), tc.want) || r.Object != tc.order.Object) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -242,7 +244,8 @@ func TestEveryPartOfARoundHolds(t *testing.T) {
 		for i := range rapid.IntRange(1, 7).Draw(t, "devices") {
 			d := device(string(rune('a'+i)), rapid.Int64Range(1, 4).Draw(t, "units"))
 			name := rapid.SampledFrom([]string{"", "n1", "n2", "n3"}).Draw(t, "node")
-			if b.settle(); name != "" && (b.snapshot.Free(name, h200) < d.Units || b.placed.Of("acme", tenant.Key{Kind: tenant.Total})+d.Units > budget) {
+			b.settle()
+			if name != "" && (b.snapshot.Free(name, h200) < d.Units || b.placed.Of("acme", tenant.Key{Kind: tenant.Total})+d.Units > budget) {
 				name = ""
 			}
 			if name != "" {

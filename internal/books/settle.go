@@ -27,19 +27,20 @@ func (b *Books) settle() {
 	for _, namespace := range slices.Sorted(maps.Keys(b.stale.accounts)) {
 		b.refresh(namespace)
 	}
-	b.stale.accounts = nil
+	clear(b.stale.accounts)
 	if b.stale.supplies {
 		b.markNodes()
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.stale.nodes)) {
 		b.serve(name)
 	}
-	b.stale.nodes, b.stale.supplies = nil, false
+	clear(b.stale.nodes)
+	b.stale.supplies = false
 }
 
 // anew starts over from the facts; accounts and nodes are stale afterwards.
 func (b *Books) anew() {
-	b.stale = stale{}
+	b.stale = stale{nodes: set{}, accounts: set{}}
 	b.taken = map[string]map[gpu.ResourceName]usage.Taken{}
 	var devices []alloc.Device
 	for namespace, a := range b.accounts {
@@ -49,7 +50,7 @@ func (b *Books) anew() {
 				devices = append(devices, b.placedAs(d))
 			}
 		}
-		mark(&b.stale.accounts, namespace)
+		b.stale.accounts.add(namespace)
 	}
 	b.sumUp()
 	b.snapshot = alloc.New(nil, devices)
@@ -58,7 +59,7 @@ func (b *Books) anew() {
 
 func (b *Books) markNodes() {
 	for name := range b.nodes {
-		mark(&b.stale.nodes, name)
+		b.stale.nodes.add(name)
 	}
 }
 

@@ -39,6 +39,10 @@ var layers = []layer{
 		pkg: "internal/diagnose", sentence: "facts → findings; the code catalogue", pure: true,
 		ours: "internal/gpu internal/tenant internal/usage internal/alloc", others: "none",
 	},
+	{
+		pkg: "internal/books", sentence: "what is offered, ordered, held and used, kept up to date", pure: true,
+		ours: "internal/gpu internal/tenant internal/usage internal/alloc internal/diagnose", others: "none",
+	},
 
 	{pkg: "internal/manifest", sentence: "objects as YAML text, edited without loss"},
 	{pkg: "internal/discover", sentence: "this host → inventory", ours: "internal/gpu"},
