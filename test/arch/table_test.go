@@ -96,7 +96,7 @@ var technologies = []struct{ prefix, allowed string }{
 	{"github.com/spf13/viper", "internal/config"},
 	{"github.com/spf13/cobra", "internal/cli"},
 	{"github.com/prometheus/client_golang", "internal/wiring"},
-	{"sigs.k8s.io/controller-runtime", "internal/cluster internal/wiring internal/serve"},
+	{"sigs.k8s.io/controller-runtime", "internal/bind internal/cluster internal/wiring internal/serve"},
 	{"sigs.k8s.io/yaml", "internal/manifest"},
 	{"go.yaml.in/yaml", "internal/manifest"},
 	{"gopkg.in/yaml", "internal/manifest"},
