@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -30,6 +31,9 @@ type Ledger struct {
 	Holder string `json:"holder"`
 	// Sequence counts the batches of all terms.
 	Sequence int64 `json:"sequence"`
+	// DecidedAt is when the batch was decided: conditions that change by it do so then,
+	// whoever writes them.
+	DecidedAt metav1.MicroTime `json:"decidedAt"`
 	// Unfenced says that the ledger was made anew, and that writes of a leader before
 	// it may still come.
 	Unfenced bool `json:"unfenced,omitempty"`
@@ -179,6 +183,8 @@ func (l Ledger) check() error {
 		return errors.New("holder is empty")
 	case l.Sequence < 0:
 		return fmt.Errorf("sequence: %d is less than 0", l.Sequence)
+	case l.DecidedAt.IsZero():
+		return errors.New("decidedAt is empty")
 	case len(l.Batch) > MaxBatch:
 		return fmt.Errorf("batch has %d entries; it can have %d", len(l.Batch), MaxBatch)
 	}

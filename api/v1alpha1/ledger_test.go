@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	header = `"term":7,"holder":"gpuctl-0","sequence":4711`
-	placed = `"placement":{"node":"worker-7","resourceName":"nvidia.com/A","units":4,"since":"2026-11-30T12:00:00.000001Z"}`
-	answer = `"answer":{"answeredAt":"2026-11-30T12:00:00.000001Z","node":"worker-7"}`
+	header  = `"term":7,"holder":"gpuctl-0","sequence":4711,` + decided
+	decided = `"decidedAt":"2026-11-30T12:00:02.000003Z"`
+	placed  = `"placement":{"node":"worker-7","resourceName":"nvidia.com/A","units":4,"since":"2026-11-30T12:00:00.000001Z"}`
+	answer  = `"answer":{"answeredAt":"2026-11-30T12:00:00.000001Z","node":"worker-7"}`
 )
 
 // entry returns an entry of a ledger as JSON.
@@ -34,9 +35,10 @@ func batch(entries ...string) string {
 func TestEncodeLedger(t *testing.T) {
 	now := metav1.NewMicroTime(time.Date(2026, 11, 30, 13, 0, 0, 1999, time.FixedZone("east", 3600)))
 	lost := metav1.NewMicroTime(now.Add(time.Second))
+	decidedAt := metav1.NewMicroTime(time.Date(2026, 11, 30, 12, 0, 2, 3000, time.UTC))
 	id := v1alpha1.LedgerEntry{Namespace: "acme", Name: "train-a", UID: "u1", ResourceVersion: "88123"}
 	ledger := func(entries ...v1alpha1.LedgerEntry) v1alpha1.Ledger {
-		return v1alpha1.Ledger{Term: 7, Holder: "gpuctl-0", Sequence: 4711, Batch: entries}
+		return v1alpha1.Ledger{Term: 7, Holder: "gpuctl-0", Sequence: 4711, DecidedAt: decidedAt, Batch: entries}
 	}
 	with := func(p *v1alpha1.Placement, a *v1alpha1.BindAnswer) v1alpha1.LedgerEntry {
 		e := id
@@ -47,12 +49,12 @@ func TestEncodeLedger(t *testing.T) {
 	lostPlacement := placement
 	lostPlacement.LostSince = &lost
 	refusal := &v1alpha1.Refusal{Code: "GPU0501", Message: "no <node>"}
-	unfenced := v1alpha1.Ledger{Term: 1, Holder: "gpuctl-0", Unfenced: true}
+	unfenced := v1alpha1.Ledger{Term: 1, Holder: "gpuctl-0", DecidedAt: decidedAt, Unfenced: true}
 	for name, tc := range map[string]struct {
 		ledger v1alpha1.Ledger
 		want   string
 	}{
-		"made anew":   {unfenced, `{"term":1,"holder":"gpuctl-0","sequence":0,"unfenced":true,"batch":[]}`},
+		"made anew":   {unfenced, `{"term":1,"holder":"gpuctl-0","sequence":0,` + decided + `,"unfenced":true,"batch":[]}`},
 		"no batch":    {ledger(), batch()},
 		"placed":      {ledger(with(&placement, nil)), batch(entry("train-a", "u1", placed))},
 		"answered":    {ledger(with(&placement, &v1alpha1.BindAnswer{AnsweredAt: now, Node: "worker-7"})), batch(entry("train-a", "u1", placed+","+answer))},
@@ -109,6 +111,8 @@ func TestDecodeLedger(t *testing.T) {
 		"holder empty":           {swap(`gpuctl-0`, ``), "holder is empty"},
 		"no sequence":            {swap(`,"sequence":4711`, ``), "sequence is missing"},
 		"sequence negative":      {swap(`4711`, `-1`), "sequence: -1 is less than 0"},
+		"no time of decision":    {swap(`,`+decided, ``), "decidedAt is empty"},
+		"decided at null":        {swap(decided, `"decidedAt":null`), "decidedAt is null"},
 		"unfenced is null":       {swap(`"batch"`, `"unfenced":null,"batch"`), "unfenced is null"},
 		"no batch":               {`{` + header + `}`, "batch is missing"},
 		"batch is null":          {`{` + header + `,"batch":null}`, "batch is null"},
@@ -152,7 +156,7 @@ func TestDecodeLedger(t *testing.T) {
 
 // What could not be read again is not written.
 func TestEncodeLedgerRefuses(t *testing.T) {
-	_, err := v1alpha1.EncodeLedger(v1alpha1.Ledger{Term: 1, Holder: "a", Batch: []v1alpha1.LedgerEntry{{Namespace: "acme", Name: "a", ResourceVersion: "1"}}})
+	_, err := v1alpha1.EncodeLedger(v1alpha1.Ledger{Term: 1, Holder: "a", DecidedAt: metav1.NewMicroTime(time.UnixMicro(1)), Batch: []v1alpha1.LedgerEntry{{Namespace: "acme", Name: "a", ResourceVersion: "1"}}})
 	says(t, err, []string{"write ledger of ConfigMap gpuctl-ledger: batch[0].uid is empty"})
 }
 
@@ -164,7 +168,7 @@ func TestLedgerReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := v1alpha1.Ledger{
 			Term: rapid.Int64Min(1).Draw(t, "term"), Holder: word.Draw(t, "holder"), Sequence: rapid.Int64Min(0).Draw(t, "sequence"),
-			Unfenced: rapid.Bool().Draw(t, "unfenced"), Batch: []v1alpha1.LedgerEntry{},
+			DecidedAt: when.Draw(t, "decided at"), Unfenced: rapid.Bool().Draw(t, "unfenced"), Batch: []v1alpha1.LedgerEntry{},
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "entries") {
 			e := v1alpha1.LedgerEntry{Namespace: word.Draw(t, "namespace"), Name: word.Draw(t, "name"), UID: types.UID(fmt.Sprint(i)), ResourceVersion: word.Draw(t, "version")}
@@ -191,8 +195,8 @@ func TestLedgerReadBack(t *testing.T) {
 // A ConfigMap takes 1 MiB.
 func TestLongestLedgerFits(t *testing.T) {
 	long := func(n, i int) string { return fmt.Sprintf("%0*d", n, i) }
-	l := v1alpha1.Ledger{Term: 1, Holder: long(253, 0)}
 	now := metav1.NewMicroTime(time.UnixMicro(1))
+	l := v1alpha1.Ledger{Term: 1, Holder: long(253, 0), DecidedAt: now}
 	for i := range v1alpha1.MaxBatch {
 		l.Batch = append(l.Batch, v1alpha1.LedgerEntry{
 			Namespace: long(63, i), Name: long(v1alpha1.MaxDeviceName, i), UID: types.UID(long(63, i)), ResourceVersion: long(20, i),

@@ -104,7 +104,7 @@ var technologies = []struct{ prefix, allowed string }{
 	{"github.com/prometheus/client_golang", "internal/wiring"},
 	{"k8s.io/component-helpers", "internal/cluster"},
 	{"k8s.io/dynamic-resource-allocation", "test/bench/dra"},
-	{"sigs.k8s.io/controller-runtime", "internal/cluster internal/wiring internal/serve"},
+	{"sigs.k8s.io/controller-runtime", "internal/bind internal/cluster internal/wiring internal/serve"},
 	{"sigs.k8s.io/yaml", "internal/manifest"},
 	{"go.yaml.in/yaml", "internal/manifest"},
 	{"gopkg.in/yaml", "internal/manifest"},
