@@ -80,6 +80,9 @@ const (
 	ReasonReserved = "Reserved" // True
 	ReasonLost     = "Lost"     // False: the node stopped to serve its units
 	ReasonNoUnits  = "NoUnits"  // False: no node has as many free
+
+	ReasonOverBudget = "OverBudget" // False: a budget of the namespace or one above it does not allow it
+	ReasonNotAllowed = "NotAllowed" // False: the class or the namespace does not; the message says why
 )
 
 // Reasons of ConditionAttached.

@@ -13,6 +13,9 @@ import (
 // nodes until the books are told of the write. Of two rounds on the same books the
 // first is closed before the second begins.
 type Round struct {
+	// Effort bounds the looking for reservations that may be moved, as alloc.Request's.
+	Effort int
+
 	books    *Books
 	snapshot *alloc.Snapshot
 	spent    []spent
@@ -86,7 +89,7 @@ func (r *Round) Bind(uids []string, fits func(node string) alloc.Verdict) ([]Wri
 }
 
 func (r *Round) set(uids []string, fits func(string) alloc.Verdict, state alloc.State) ([]Write, error) {
-	request := alloc.Request{Fits: fits, May: r.mayMove}
+	request := alloc.Request{Fits: fits, May: r.mayMove, Effort: r.Effort}
 	var asks []spent
 	var object string
 	for _, uid := range uids {

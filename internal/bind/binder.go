@@ -1,0 +1,204 @@
+package bind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/books"
+)
+
+// Facts are what the binder decides on. They follow the API server, and what the binder
+// itself wrote is in them at once.
+type Facts interface {
+	// Synced reports that all there is has been seen.
+	Synced() bool
+	// View calls do with the books and the devices that are in them; neither changes
+	// meanwhile, and do must not call Facts.
+	View(do func(*books.Books, Devices))
+	// Assume takes in a device as the API server answered it, unless a newer one is known.
+	Assume(*v1alpha1.GPUDevice)
+	// Forget takes away a device that is gone.
+	Forget(uid string)
+}
+
+// Devices are the newest that are known. They must not be changed.
+type Devices interface {
+	// Device returns nil for one that is not known.
+	Device(uid string) *v1alpha1.GPUDevice
+	// Waiting are those without a placement and those whose bind request has no answer, in
+	// any order.
+	Waiting() []*v1alpha1.GPUDevice
+	// Asking are all whose bind request has the id, by UID.
+	Asking(requestID string) []*v1alpha1.GPUDevice
+	// Leaving are those that are being deleted, in any order.
+	Leaving() []*v1alpha1.GPUDevice
+	// Classes are all classes, in any order.
+	Classes() []*v1alpha1.GPUClass
+}
+
+// BinderOptions are what a binder needs. All are required.
+type BinderOptions struct {
+	Ledger *Ledger
+	Facts  Facts
+	Client client.Client // writes
+	Live   client.Reader // reads from etcd
+	Now    func() time.Time
+	Log    logr.Logger
+}
+
+// Binder gives devices their units, in the order in which they were asked for, while this
+// process leads. It is a runnable of a manager.
+type Binder struct {
+	BinderOptions
+	changed chan struct{}
+	queue   queue
+}
+
+// NewBinder makes a binder.
+func NewBinder(o BinderOptions) *Binder {
+	return &Binder{BinderOptions: o, changed: make(chan struct{}, 1)}
+}
+
+// Changed says that the facts have changed. It does not block.
+func (b *Binder) Changed() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// unsynced is when it is looked again whether all is seen.
+	unsynced = 50 * time.Millisecond
+	// leadAgain is how long one who was deposed, and still has the Lease, waits.
+	leadAgain = time.Second
+)
+
+// Start binds until ctx ends. An error that ends a leadership is logged, and the binder
+// begins anew: from what the API server says, and nothing else.
+func (b *Binder) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := b.lead(ctx); err != nil && ctx.Err() == nil {
+			b.Log.Error(err, "the binder begins anew")
+			sleep(ctx, leadAgain)
+		}
+	}
+	return nil
+}
+
+// lead becomes leader and binds until that ends.
+func (b *Binder) lead(ctx context.Context) error {
+	for !b.Facts.Synced() {
+		if !sleep(ctx, unsynced) {
+			return nil
+		}
+	}
+	if err := b.Ledger.Lead(ctx); err != nil {
+		return err
+	}
+	// Nothing of an earlier leader can come any more: what is listed now is all.
+	all := &v1alpha1.GPUDeviceList{}
+	if err := b.Live.List(ctx, all); err != nil {
+		return fmt.Errorf("list GPUDevices: %w", err)
+	}
+	for i := range all.Items {
+		b.Facts.Assume(&all.Items[i])
+	}
+	b.queue = newQueue()
+	b.Log.Info("the binder leads", "term", b.Ledger.Term(), "devices", len(all.Items))
+	for {
+		again, err := b.round(ctx)
+		if err != nil {
+			return err
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-b.changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// stalled is when the binder looks again that could write nothing of what it should.
+const stalled = 200 * time.Millisecond
+
+// resync is when the binder looks though nothing has changed.
+const resync = 30 * time.Second
+
+// round decides once, writes, and says what became of it. It returns when to look again.
+func (b *Binder) round(ctx context.Context) (again time.Duration, err error) {
+	now := b.Now()
+	// 1. What can be given to whom.
+	plan := b.decide(now)
+	// 2. It is written, by the ledger.
+	if err := b.prepare(ctx, plan); err != nil {
+		return 0, err
+	}
+	entries := plan.entries()
+	outcomes, err := b.Ledger.Commit(ctx, entries)
+	if errors.Is(err, ErrInvalid) {
+		b.Log.Error(err, "a batch was not written; this is a fault of gpuctl's")
+		return resync, b.postpone(plan, now)
+	}
+	if err != nil {
+		return 0, err
+	}
+	written := b.learn(plan, entries, outcomes, now)
+	// 3. Who got nothing is told why, and who leaves may go.
+	if err := b.tell(ctx, plan, now); err != nil {
+		return 0, err
+	}
+	if plan.more && !written { // whoever is in the way is so for longer than a moment
+		return stalled, nil
+	}
+	return b.queue.next(now, plan.more), nil
+}
+
+// postpone puts all of a plan off.
+func (b *Binder) postpone(p *plan, now time.Time) error {
+	for _, g := range p.granted {
+		if g.demand != nil {
+			b.queue.failed(g.demand, now)
+		}
+	}
+	return nil
+}
+
+// learn takes over what became of the writes, and reports that some of them were made.
+func (b *Binder) learn(p *plan, entries []Entry, outcomes []Outcome, now time.Time) (written bool) {
+	missed := map[string]bool{}
+	for i, o := range outcomes {
+		uid := string(entries[i].Device.UID)
+		switch {
+		case o.Device != nil:
+			b.Facts.Assume(o.Device)
+		case o.Result == Void:
+			b.Facts.Forget(uid)
+		}
+		if o.Result == Written {
+			written = true
+		} else {
+			missed[uid] = true
+		}
+		if o.Err != nil {
+			b.Log.Error(o.Err, "a placement was refused")
+		}
+	}
+	for _, g := range p.granted {
+		if g.demand != nil && slices.ContainsFunc(g.writes, func(w books.Write) bool { return missed[w.UID] }) {
+			b.queue.failed(g.demand, now)
+		}
+	}
+	return written
+}

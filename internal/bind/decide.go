@@ -1,0 +1,209 @@
+package bind
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+)
+
+// plan is what one round does.
+type plan struct {
+	decidedAt metav1.MicroTime
+	granted   []granted
+	refused   []refusal
+	leaving   []*v1alpha1.GPUDevice          // whose finalizer may go
+	devices   map[string]*v1alpha1.GPUDevice // as they were decided on, by UID
+	more      bool                           // something is left to do at once
+}
+
+// granted are writes for a request; nil for those that no request asks for.
+type granted struct {
+	demand *demand
+	writes []books.Write
+	answer bool // the devices of a set get the node as answer
+}
+
+// refusal is a request that cannot be met now.
+type refusal struct {
+	demand *demand
+	why    *diagnose.Refusal
+}
+
+// decide says what can be given to whom.
+func (b *Binder) decide(now time.Time) *plan {
+	p := &plan{
+		decidedAt: metav1.NewMicroTime(now.Truncate(time.Microsecond)), devices: map[string]*v1alpha1.GPUDevice{},
+	}
+	b.Facts.View(func(bk *books.Books, d Devices) {
+		round := bk.Begin()
+		defer round.Close()
+		// 1. Nodes that serve more or less than they did.
+		p.grant(granted{writes: round.Settle()}, d)
+		// 2. Who asked first.
+		hopeless := map[ask]*diagnose.Refusal{}
+		for _, r := range b.queue.find(d) {
+			switch {
+			case now.Before(r.after):
+			case p.size()+len(r.uids) > v1alpha1.MaxBatch:
+				p.more = true
+			default:
+				b.try(round, r, d, p, hopeless)
+			}
+		}
+		p.more = p.more || p.size() > v1alpha1.MaxBatch
+		// 3. Who wants to go.
+		for _, device := range d.Leaving() {
+			if device.Status.Attachment == nil && slices.Contains(device.Finalizers, v1alpha1.FinalizerUnits) {
+				p.leaving = append(p.leaving, device)
+			}
+		}
+	})
+	return p
+}
+
+// ask is what orders that are alike ask for.
+type ask struct {
+	namespace, class string
+	count            int32
+}
+
+// try decides about one request.
+func (b *Binder) try(round *books.Round, r *demand, d Devices, p *plan, hopeless map[ask]*diagnose.Refusal) {
+	now := p.decidedAt.Time
+	round.Effort = 0
+	if now.Before(r.moves) {
+		round.Effort = -1
+	}
+	var writes []books.Write
+	var err error
+	if r.set {
+		writes, err = round.Bind(r.uids, nil)
+	} else {
+		device := d.Device(r.key)
+		alike := ask{device.Namespace, device.Spec.ClassName, device.Spec.Count}
+		if known := hopeless[alike]; known != nil { // within a round nothing gets free
+			p.refused = append(p.refused, refusal{r, known})
+			return
+		}
+		writes, err = round.Place(r.key)
+		if why := (*diagnose.Refusal)(nil); errors.As(err, &why) {
+			hopeless[alike] = why
+		}
+	}
+	if err != nil {
+		if round.Effort == 0 {
+			r.moves = now.Add(movesAgain)
+		}
+		p.refused = append(p.refused, refusal{r, diagnose.Refused(err, "")})
+		return
+	}
+	own := len(writes) == len(r.uids) && slices.ContainsFunc(writes, func(w books.Write) bool { return w.UID == r.uids[0] })
+	if !own { // others make room first
+		p.more = true
+		p.grant(granted{writes: writes}, d)
+		return
+	}
+	p.grant(granted{demand: r, writes: writes, answer: r.set}, d)
+}
+
+func (p *plan) grant(g granted, d Devices) {
+	if len(g.writes) == 0 {
+		return
+	}
+	for _, w := range g.writes {
+		p.devices[w.UID] = d.Device(w.UID)
+	}
+	p.granted = append(p.granted, g)
+}
+
+func (p *plan) size() (n int) {
+	for _, g := range p.granted {
+		n += len(g.writes)
+	}
+	return n
+}
+
+// entries are the plan's writes as the ledger has them. A plan that is too large for it
+// leaves the last ones out; a set is in it as a whole or not at all.
+func (p *plan) entries() []Entry {
+	var out []Entry
+	gone := func(w books.Write) bool { return p.devices[w.UID] == nil }
+	for _, g := range p.granted {
+		if g.demand != nil && (len(out)+len(g.writes) > v1alpha1.MaxBatch || slices.ContainsFunc(g.writes, gone)) {
+			continue
+		}
+		for _, w := range g.writes {
+			if device := p.devices[w.UID]; device != nil && len(out) < v1alpha1.MaxBatch {
+				out = append(out, p.entry(device, w, g.answer))
+			}
+		}
+	}
+	return out
+}
+
+// entry is one write. Times say since when something is so: what stays as it is keeps
+// them.
+func (p *plan) entry(d *v1alpha1.GPUDevice, w books.Write, answer bool) Entry {
+	e := Entry{Device: d, Answer: answered(d), Placement: &v1alpha1.Placement{
+		Node: w.Node, ResourceName: string(w.Resource), Units: int32(w.Units), Since: p.decidedAt,
+	}}
+	if was := d.Status.Placement; was != nil && was.Node == w.Node {
+		e.Placement.Since = was.Since
+		if w.Lost {
+			e.Placement.LostSince = was.LostSince
+		}
+	}
+	if w.Lost && e.Placement.LostSince == nil {
+		e.Placement.LostSince = &p.decidedAt
+	}
+	if answer {
+		e.Answer = &v1alpha1.BindAnswer{AnsweredAt: p.decidedAt, Node: w.Node}
+	}
+	return e
+}
+
+// prepare writes what comes before a placement: the finalizer of orders. Who was changed
+// meanwhile is left out of the plan, and asked about again.
+func (b *Binder) prepare(ctx context.Context, p *plan) error {
+	var bare []*v1alpha1.GPUDevice
+	for _, g := range p.granted {
+		for _, w := range g.writes {
+			if d := p.devices[w.UID]; d != nil && d.Status.Placement == nil && !slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits) {
+				bare = append(bare, d)
+			}
+		}
+	}
+	changed := make([]*v1alpha1.GPUDevice, len(bare))
+	errs := make([]error, len(bare))
+	each(len(bare), func(i int) {
+		d := bare[i].DeepCopy()
+		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerUnits)
+		ctx, cancel := context.WithTimeout(ctx, tryFor)
+		defer cancel()
+		if errs[i] = b.Client.Update(ctx, d); errs[i] == nil {
+			changed[i] = d
+		}
+	})
+	for i, d := range bare {
+		uid := string(d.UID)
+		if p.devices[uid] = changed[i]; changed[i] != nil {
+			b.Facts.Assume(changed[i])
+			continue
+		}
+		delete(p.devices, uid)
+		switch got := answerOf(errs[i]); {
+		case got == gone:
+			b.Facts.Forget(uid)
+		case got != conflict:
+			b.Log.Error(errs[i], "write the finalizer", "device", d.Namespace+"/"+d.Name)
+		}
+	}
+	return ctx.Err()
+}
