@@ -3,7 +3,6 @@ package alloc
 import (
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -129,16 +128,4 @@ func clusters(over bool) *rapid.Generator[cluster] {
 	return rapid.Custom(func(t *rapid.T) cluster {
 		return draw(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") }, over)
 	})
-}
-
-// cheap runs a property often: one check takes microseconds.
-func cheap(t *testing.T, property func(*rapid.T)) {
-	t.Helper()
-	runs := 10_000
-	if testing.Short() {
-		runs = 200
-	}
-	for done := 0; done < runs && !t.Failed(); done += 100 { // -rapid.checks is 100 unless told
-		rapid.Check(t, property)
-	}
 }

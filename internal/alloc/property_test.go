@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/test/often"
 )
 
 // shown is a snapshot in words, for failures.
@@ -112,7 +113,7 @@ func heldBefore(s *Snapshot, p *pool) int64 {
 
 // TestDecisionsAreSound draws clusters, those too where nodes hold too much.
 func TestDecisionsAreSound(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		c := clusters(rapid.Bool().Draw(t, "over")).Draw(t, "cluster")
 		s := c.snapshot()
 		d, err := Decide(s, c.request)
@@ -137,7 +138,7 @@ func TestDecisionsAreSound(t *testing.T) {
 
 // TestRanking compares the order of nodes with one that looks at all of them.
 func TestRanking(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		c := clusters(rapid.Bool().Draw(t, "over")).Draw(t, "cluster")
 		for i := range rapid.IntRange(0, 16).Draw(t, "more nodes") { // that do not serve both
 			c.nodes = append(c.nodes, numa(serves(fmt.Sprint("n", i), 8), rapid.SampledFrom([][]int64{nil, {4, 4}, {2, 6}}).Draw(t, "numa")...))
@@ -191,7 +192,7 @@ func heldBy(s *Snapshot, r Request, node string) (units int64) {
 
 // TestOrderOfInputDoesNotMatter compares snapshots that were made in other ways.
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		c := clusters(true).Draw(t, "cluster")
 		var changes []Change
 		for _, n := range c.nodes {
@@ -210,7 +211,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 // TestUndo applies changes and takes them back: the snapshot is what it was, to
 // the shape of its trees, and those in between have not changed either.
 func TestUndo(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		c := clusters(true).Draw(t, "cluster")
 		s := c.snapshot()
 		type step struct {
@@ -280,7 +281,7 @@ func anyChange(t *rapid.T, s *Snapshot, told map[string]Node) (change, undo Chan
 // TestRefusalsAreTrue adds exactly what is missing, or lifts what is in the way,
 // and the set fits; with one unit less and nobody moving it does not.
 func TestRefusalsAreTrue(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		c := clusters(false).Draw(t, "cluster")
 		s := c.snapshot()
 		var r *Refusal
@@ -399,7 +400,7 @@ func opened(nodes []Node) (out []Node) {
 // TestSettling checks that no node holds too much afterwards, that nobody moves
 // or is lost without need, and that settling again changes nothing.
 func TestSettling(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		s := clusters(true).Draw(t, "cluster").snapshot()
 		after, told := Settle(s, nil)
 		after.nodes.all(func(n *node) bool {
@@ -484,7 +485,7 @@ func TestNeverPanics(t *testing.T) {
 	word := rapid.SampledFrom([]string{"", "a", "b", "c"})
 	units := rapid.SampledFrom([]int64{math.MinInt64, -1, 0, 1, 2, 3, 8, math.MaxInt64})
 	resource := rapid.SampledFrom([]gpu.ResourceName{"", h200, l40s})
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		var nodes []Node
 		for range rapid.IntRange(0, 4).Draw(t, "nodes") {
 			n := Node{Name: word.Draw(t, "name"), Closed: rapid.IntRange(0, 4).Draw(t, "closed") == 0, Doubted: rapid.IntRange(0, 4).Draw(t, "doubted") == 0}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/usage"
+	"github.com/gpuctl/gpuctl/test/often"
 )
 
 func TestNodeOf(t *testing.T) {
@@ -32,7 +33,7 @@ func TestNodeOf(t *testing.T) {
 // TestFreeIsOneNumber draws devices, VMIs and pods: what is free for placement is what
 // accounting says is not taken, before and after lost devices have their units again.
 func TestFreeIsOneNumber(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		u := usage.Snapshot{Names: usage.EffectiveNames(usage.NameFacts{Listed: []gpu.ResourceName{h200}})}
 		vmis := rapid.SampledFrom([]string{"", "v", "w"})
 		for i := range rapid.IntRange(0, 4).Draw(t, "devices") {

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/tenant"
 	"github.com/gpuctl/gpuctl/internal/usage"
+	"github.com/gpuctl/gpuctl/test/often"
 )
 
 // facts are what books were told.
@@ -52,7 +53,7 @@ func (f *facts) told() *Books {
 // TestBooksAreAsIfMadeAnew changes facts one by one, looking now and then: what
 // follows is what books say that are told the last facts only.
 func TestBooksAreAsIfMadeAnew(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		f := facts{
 			budget: 8, classes: map[string]Class{}, nodes: map[string]usage.Node{}, devices: map[string]Device{},
 			vmis: map[string]usage.VMI{}, pods: map[string]usage.Pod{},

@@ -2,10 +2,7 @@ package books
 
 import (
 	"fmt"
-	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/gpuctl/gpuctl/internal/alloc"
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -17,18 +14,6 @@ const (
 	h200 gpu.ResourceName = "nvidia.com/GH100_H200_SXM_141GB"
 	l40s gpu.ResourceName = "nvidia.com/AD102GL_L40S"
 )
-
-// cheap checks a property 10,000 times, unless it is to be short.
-func cheap(t *testing.T, property func(*rapid.T)) {
-	t.Helper()
-	runs := 10_000
-	if testing.Short() {
-		runs = 200
-	}
-	for done := 0; done < runs && !t.Failed(); done += 100 { // -rapid.checks is 100 unless told
-		rapid.Check(t, property)
-	}
-}
 
 // tree is acme with two tenants below it, and what acme may have of H200s; below 0
 // there is no budget.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/tenant"
+	"github.com/gpuctl/gpuctl/test/often"
 )
 
 // write is what a device is given on a node.
@@ -236,7 +237,7 @@ func TestAdmit(t *testing.T) {
 // part of the writes succeed: no node holds more than it serves, no budget is
 // exceeded, and what is bound is on one node.
 func TestEveryPartOfARoundHolds(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		budget := rapid.Int64Range(2, 12).Draw(t, "budget")
 		b := filled(budget)
 		served := map[string]int64{"n1": 8, "n2": 8, "n3": 4}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/test/often"
 )
 
 // world is an input of Build, of either provider.
@@ -154,22 +155,10 @@ func amounts(t *rapid.T) gpu.Amount {
 	}
 }
 
-// cheap runs a property often: one check takes microseconds.
-func cheap(t *testing.T, property func(*rapid.T)) {
-	t.Helper()
-	runs := 10_000
-	if testing.Short() {
-		runs = 200
-	}
-	for done := 0; done < runs && !t.Failed(); done += 100 { // -rapid.checks is 100 unless told
-		rapid.Check(t, property)
-	}
-}
-
 // TestBudgetsHold grants asks for as long as they are allowed, gives some back,
 // and compares every level with a sum of its own.
 func TestBudgetsHold(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		w := worlds(true).Draw(t, "world")
 		tree := w.tree()
 		use, _ := tree.Sum(nil)
@@ -235,7 +224,7 @@ func naive(tree *Tree, granted map[string][]gpu.Amount) map[string]map[Key]int64
 }
 
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		w := worlds(true).Draw(t, "world")
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		other := w
@@ -276,7 +265,7 @@ func told(tree *Tree) map[string]string {
 // chain that it had or is refused, and only those in or below the broken level
 // are. What is in use still counts where it did.
 func TestFaultWidensNobody(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		w := worlds(false).Draw(t, "world")
 		before := w.tree()
 		broken := rapid.SampledFrom(w.names()).Draw(t, "broken")
@@ -349,7 +338,7 @@ func breakLevel(t *rapid.T, w world, name string) world {
 // other: the next refusal is another's, and after all of them there is none. One
 // unit less and it blocks still. Headroom is what Check allows.
 func TestRefusalsAreTrue(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		w := worlds(false).Draw(t, "world")
 		tree := w.tree()
 		usage := map[string][]gpu.Amount{}
@@ -408,7 +397,7 @@ func TestNeverPanics(t *testing.T) {
 	word := rapid.SampledFrom([]string{"", "a", "b", "a-b", "tenant-root", "tenant-a", "tenant-a-b", "tenant-", "-", "0", "1", "2", "-1", "99999999999"})
 	key := rapid.SampledFrom([]string{ParentLabel, hncIncluded, "a" + hncTreeSuffix, "b" + hncTreeSuffix, hncTreeSuffix, EntitlementPrefix, "x"})
 	value := rapid.SampledFrom([]any{nil, "", "1", 1, 1.5, true, []any{}, map[string]any{"a": 1}, map[string]any{"nvidia.com/A": "x"}, map[string]any{"": nil}})
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		w := world{hnc: rapid.Bool().Draw(t, "hnc"), cozy: rapid.Bool().Draw(t, "cozy"), outside: word.Draw(t, "outside")}
 		for range rapid.IntRange(0, 6).Draw(t, "namespaces") {
 			w.namespaces = append(w.namespaces, Namespace{

@@ -11,19 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/test/often"
 )
-
-// cheap checks a property 10,000 times, unless it is to be short.
-func cheap(t *testing.T, property func(*rapid.T)) {
-	t.Helper()
-	runs := 10_000
-	if testing.Short() {
-		runs = 200
-	}
-	for done := 0; done < runs && !t.Failed(); done += 100 { // -rapid.checks is 100 unless told
-		rapid.Check(t, property)
-	}
-}
 
 var (
 	namespaces = rapid.SampledFrom([]string{"acme", "acme", "mallory"})
@@ -141,7 +130,7 @@ func accountOf(s *Snapshot, perNode bool) account {
 }
 
 func TestEachUnitCountsOnce(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
 		want := accountOf(&s, false).total(func(k any) string { return k.(owner).namespace + " " + k.(owner).name })
 		got := map[string]int64{}
@@ -167,7 +156,7 @@ func TestEachUnitCountsOnce(t *testing.T) {
 }
 
 func TestUseIsDevicesAndRaw(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
 		var devices, raw, use int64
 		for i := range s.Devices {
@@ -195,7 +184,7 @@ func TestUseIsDevicesAndRaw(t *testing.T) {
 }
 
 func TestOrderOfInputDoesNotMatter(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
 		other := Snapshot{Names: s.Names, Devices: slices.Clone(s.Devices), VMIs: slices.Clone(s.VMIs), Pods: slices.Clone(s.Pods)}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -214,7 +203,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 // TestForgedPodsHelpNobody adds a pod that any VMI may list. No use is less than it
 // was, and that of other namespaces is the same.
 func TestForgedPodsHelpNobody(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
 		forged := pods(t, "forged")
 		after := Snapshot{Names: s.Names, Devices: s.Devices, VMIs: slices.Clone(s.VMIs), Pods: append(slices.Clone(s.Pods), forged)}
@@ -253,7 +242,7 @@ func TestForgedPodsHelpNobody(t *testing.T) {
 // raw use of its node is less by what it had under it. Healing some of them leaves no
 // more than that.
 func TestHealedDevicesCountOnce(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		s := snapshots(t)
 		was, under := s.CapacityUse(), s.Running()
 		want := map[string]map[gpu.ResourceName]Taken{}
@@ -286,7 +275,7 @@ func TestHealedDevicesCountOnce(t *testing.T) {
 // TestServedIsBounded breaks one more function: a node never serves more for it,
 // and never more than its allocatable.
 func TestServedIsBounded(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		n := Node{Host: &gpu.Host{}, Facts: gpu.Node{Plugin: rapid.SampledFrom([]gpu.Release{{}, {Major: 1, Minor: 4}, {Major: 1, Minor: 2, Patch: 1}}).Draw(t, "plugin")}}
 		n.Facts.Allocatable = map[gpu.ResourceName]int64{}
 		for _, name := range []gpu.ResourceName{h200, own, "nvidia.com/2335", "nvidia.com/GA102GL_A10", a10, "nvidia.com/MINE"} {

@@ -84,6 +84,7 @@ var layers = []layer{
 	{pkg: "test/demo", sentence: "the story of make demo", ours: "internal/cli internal/discover test/cluster test/fakesys"},
 	{pkg: "test/e2e", sentence: "stories on a real control plane", ours: "everything test/cluster test/fakesys"},
 	{pkg: "test/fakesys", sentence: "made-up sysfs trees, for tests only", ours: "internal/gpu"},
+	{pkg: "test/often", sentence: "properties checked as often as there is time for", ours: ""},
 	{pkg: "test/model/binding", sentence: "every run of the binding protocol in a small world", others: "none"},
 	{pkg: "test/fakesys/mkfakesys", sentence: "writes such a tree to a folder", ours: "internal/gpu test/fakesys"},
 }
