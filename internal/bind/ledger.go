@@ -29,7 +29,7 @@ var (
 // Options are what a ledger needs. All are required.
 type Options struct {
 	Client client.Client // writes
-	// Live reads from etcd: no cache answers, that of a manager's API reader.
+	// Live reads from etcd, past all caches: the API reader of a manager.
 	Live      client.Reader
 	Namespace string // gpuctl's own
 	// Holder is who leads. It is for people: terms tell leaders apart.
