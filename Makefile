@@ -16,7 +16,7 @@ LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
 MODULES  := . tools test/bench/kubectl test/cluster/controlplane test/cluster/kubevirt
 FUZZTIME ?= 10s
 # Each starts a control plane or two: one after the other.
-ON_CLUSTER := ./test/api/... ./test/cluster/... ./test/e2e/... ./test/demo/...
+ON_CLUSTER := ./internal/bind ./test/api/... ./test/cluster/... ./test/e2e/... ./test/demo/...
 
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum

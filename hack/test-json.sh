@@ -9,13 +9,13 @@ set -euo pipefail
 controller='^Test(Contested|Controller|Leader|Follows|Remove.*Controller|UninstallStops|KubeVirtComes|Metrics|Cases)'
 
 status=0
-mapfile -t packages < <(go list ./... | grep -Ev '/test/(api|cluster|e2e|demo)(/|$)')
+mapfile -t packages < <(go list ./... | grep -Ev '/(internal/bind|test/(api|cluster|e2e|demo))(/|$)')
 go test -json "${packages[@]}" || status=1
 
 beside=$(mktemp -t gpuctl-test-beside.XXXXXX)
 trap 'rm -f "$beside"' EXIT
 {
-	go test -json -p 1 -timeout 20m ./test/api/... ./test/cluster/... ./test/demo/... || touch "$beside.failed"
+	go test -json -p 1 -timeout 20m ./internal/bind ./test/api/... ./test/cluster/... ./test/demo/... || touch "$beside.failed"
 	go test -json -timeout 20m -run "$controller" ./test/e2e || touch "$beside.failed"
 } >"$beside" &
 go test -json -timeout 20m -skip "$controller" ./test/e2e/... || status=1

@@ -36,9 +36,6 @@ func answerOf(err error) answer {
 	return unknown
 }
 
-// tryFor is how long the API server may take to answer before it is asked again.
-const tryFor = 10 * time.Second
-
 // newDelay returns the delays between tries.
 func newDelay() *wait.Backoff {
 	return &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 2 * time.Second}
@@ -46,10 +43,10 @@ func newDelay() *wait.Backoff {
 
 // repeat tries until the answer is done or refused, or ctx ends: at once after a conflict,
 // with growing delays when the outcome is not known.
-func repeat(ctx context.Context, what string, try func(context.Context) (answer, error)) error {
+func (l *Ledger) repeat(ctx context.Context, what string, try func(context.Context) (answer, error)) error {
 	delay := newDelay()
 	for {
-		one, cancel := context.WithTimeout(ctx, tryFor)
+		one, cancel := context.WithTimeout(ctx, l.tryFor)
 		got, err := try(one)
 		cancel()
 		pause := time.Duration(0)

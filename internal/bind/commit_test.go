@@ -109,11 +109,11 @@ func TestVoid(t *testing.T) {
 				p := w.leader("a")
 				entries := []Entry{place(w.device("a"), "n1"), place(w.device("b"), "n1"), place(w.device("c"), "n1")}
 				g := newGate()
-				p.set(func(r request, send sender) (*response, error) {
-					if r.what == what && (what == "ledger" || r.name == "b") {
-						return g.pass(send)
+				p.set(func(x *exchange) error {
+					if x.what == what && (what == "ledger" || x.name == "b") {
+						return g.pass(x)
 					}
-					return send()
+					return x.send()
 				})
 				finished := background(func() ([]Outcome, error) { return p.Commit(t.Context(), entries) })
 				<-g.held

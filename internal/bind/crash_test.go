@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,12 +32,12 @@ func TestCrash(t *testing.T) {
 			ctx, crash := context.WithCancel(t.Context())
 			defer crash()
 			var writes atomic.Int64
-			p.set(func(r request, send sender) (*response, error) {
-				if r.what == "status" && writes.Add(1) > k {
+			p.set(func(x *exchange) error {
+				if x.what == "status" && writes.Add(1) > k {
 					crash()
-					return nil, ctx.Err()
+					return ctx.Err()
 				}
-				return send()
+				return x.send()
 			})
 			_, err := p.Commit(ctx, entries)
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "its outcome is not known") {
@@ -117,12 +118,12 @@ func TestReplayCrashes(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	defer crash()
 	stop := func(from int) fault {
-		return func(r request, send sender) (*response, error) {
-			if r.what == "status" && r.n > from {
+		return func(x *exchange) error {
+			if x.what == "status" && x.n > from {
 				crash()
-				return nil, context.Canceled
+				return context.Canceled
 			}
-			return send()
+			return x.send()
 		}
 	}
 	p.set(stop(0))
@@ -148,19 +149,23 @@ func TestReplayCrashes(t *testing.T) {
 
 // A write whose answer does not come has one effect, and it is known which.
 func TestAnswersLost(t *testing.T) {
-	lost := errors.New("nothing came")
 	faults := map[string]fault{
-		"handled, then lost":                  func(_ request, send sender) (*response, error) { return drop(send) },
-		"lost, never handled":                 func(request, sender) (*response, error) { return nil, lost },
-		"handled, then 500":                   func(_ request, send sender) (*response, error) { return instead(send, http.StatusInternalServerError) },
-		"handled, then 504":                   func(_ request, send sender) (*response, error) { return instead(send, http.StatusGatewayTimeout) },
-		"handled, then 429":                   func(_ request, send sender) (*response, error) { return instead(send, http.StatusTooManyRequests) },
-		"handled, then 404 of something else": func(_ request, send sender) (*response, error) { return instead(send, http.StatusNotFound) },
-		"sent twice": func(_ request, send sender) (*response, error) { // as client-go does by itself after a Retry-After
-			if resp, err := send(); err == nil {
-				resp.Body.Close()
+		"handled, then lost":  func(x *exchange) error { return x.drop() },
+		"lost, never handled": func(*exchange) error { return errLost },
+		"handled, then silence": func(x *exchange) error {
+			err := x.send()
+			<-x.r.Context().Done()
+			return errors.Join(err, context.Cause(x.r.Context()))
+		},
+		"handled, then 500":                   func(x *exchange) error { return x.instead(http.StatusInternalServerError) },
+		"handled, then 504":                   func(x *exchange) error { return x.instead(http.StatusGatewayTimeout) },
+		"handled, then 429":                   func(x *exchange) error { return x.instead(http.StatusTooManyRequests) },
+		"handled, then 404 of something else": func(x *exchange) error { return x.instead(http.StatusNotFound) },
+		"sent twice": func(x *exchange) error { // as client-go does by itself after a Retry-After
+			if err := x.send(); err != nil {
+				return err
 			}
-			return send()
+			return x.send()
 		},
 	}
 	for name, f := range faults {
@@ -168,12 +173,13 @@ func TestAnswersLost(t *testing.T) {
 			t.Run(name+", "+what, func(t *testing.T) {
 				w := newWorld(t)
 				p := w.leader("a")
+				p.tryFor = 300 * time.Millisecond
 				d := w.device("d")
-				p.set(func(r request, send sender) (*response, error) {
-					if r.what == what && r.verb == "PUT" && r.n <= 2 {
-						return f(r, send)
+				p.set(func(x *exchange) error {
+					if x.what == what && x.verb == "PUT" && x.n <= 2 {
+						return f(x)
 					}
-					return send()
+					return x.send()
 				})
 				entries := []Entry{place(d, "n1")}
 				out := w.commit(p, entries...)
@@ -209,13 +215,13 @@ func TestAnswerLostThenChanged(t *testing.T) {
 			w := newWorld(t)
 			p := w.leader("a")
 			d := w.device("d")
-			p.set(func(r request, send sender) (*response, error) {
-				if r.what == "status" && r.n == 1 {
-					resp, err := drop(send)
+			p.set(func(x *exchange) error {
+				if x.what == "status" && x.n == 1 {
+					err := x.drop()
 					tc.change(w)
-					return resp, err
+					return err
 				}
-				return send()
+				return x.send()
 			})
 			if out := w.commit(p, place(d, "n1")); out[0].Result != tc.want {
 				t.Errorf("outcome %+v", out[0])
@@ -239,13 +245,13 @@ func TestSwapLostThenDeposed(t *testing.T) {
 	w := newWorld(t)
 	p := w.leader("a")
 	d := w.device("d")
-	p.set(func(r request, send sender) (*response, error) {
-		if r.what == "ledger" && r.verb == "PUT" && r.n == 1 {
-			resp, err := drop(send)
+	p.set(func(x *exchange) error {
+		if x.what == "ledger" && x.verb == "PUT" && x.n == 1 {
+			err := x.drop()
 			w.leader("b")
-			return resp, err
+			return err
 		}
-		return send()
+		return x.send()
 	})
 	if _, err := p.Commit(t.Context(), []Entry{place(d, "n1")}); !errors.Is(err, ErrDeposed) {
 		t.Errorf("error %v", err)
@@ -262,11 +268,11 @@ func TestSwapLostThenDeposed(t *testing.T) {
 func TestLeadAnswersLost(t *testing.T) {
 	w := newWorld(t)
 	p := w.party("a")
-	p.set(func(r request, send sender) (*response, error) {
-		if r.what == "ledger" && r.verb != "GET" && r.n <= 2 { // the creation, and two swaps
-			return drop(send)
+	p.set(func(x *exchange) error {
+		if x.what == "ledger" && x.verb != "GET" && x.n <= 2 { // the creation, and two swaps
+			return x.drop()
 		}
-		return send()
+		return x.send()
 	})
 	w.must(p.Lead(t.Context()))
 	if _, l := w.stored(); l.Term != p.Term() || l.Term != 4 {
@@ -281,19 +287,14 @@ func TestRefusedInDoubt(t *testing.T) {
 	p := w.leader("a")
 	d := w.device("d")
 	g := newGate()
-	p.set(func(r request, send sender) (*response, error) {
+	p.set(func(x *exchange) error {
 		switch {
-		case r.what == "status" && r.n == 1: // on its way
-			late := background(func() (*response, error) { return g.pass(send) })
-			t.Cleanup(func() { _, _ = late() })
-			return nil, errLost
-		case r.what == "status" && r.n == 2:
-			return &response{
-				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
-				Body: http.NoBody,
-			}, nil
+		case x.what == "status" && x.n == 1: // on its way
+			return x.later(g)
+		case x.what == "status" && x.n == 2:
+			return x.say(http.StatusForbidden)
 		}
-		return send()
+		return x.send()
 	})
 	out := w.commit(p, place(d, "n1"))
 	close(g.open)

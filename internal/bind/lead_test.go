@@ -135,11 +135,11 @@ func TestLedgerDeleted(t *testing.T) {
 	heal := Entry{Device: claimed, Placement: out[1].Device.Status.Placement, Answer: claimed.Status.BindRequest.Answer}
 
 	g := newGate()
-	old.set(func(r request, send sender) (*response, error) {
-		if r.what == "status" {
-			return g.pass(send)
+	old.set(func(x *exchange) error {
+		if x.what == "status" {
+			return g.pass(x)
 		}
-		return send()
+		return x.send()
 	})
 	finished := background(func() ([]Outcome, error) {
 		return old.Commit(t.Context(), []Entry{place(held, "n2"), place(pending, "n2"), heal})
@@ -221,7 +221,7 @@ func (w *world) claimed(d *v1alpha1.GPUDevice) *v1alpha1.GPUDevice {
 func TestLeadEnds(t *testing.T) {
 	w := newWorld(t)
 	p := w.party("a")
-	p.set(func(request, sender) (*response, error) { return nil, errLost })
+	p.set(func(*exchange) error { return errLost })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	err := p.Lead(ctx)

@@ -29,7 +29,7 @@ var (
 // Options are what a ledger needs. All are required.
 type Options struct {
 	Client client.Client // writes
-	// Live reads from etcd: no cache answers, that of a manager's API reader.
+	// Live reads from etcd, past all caches: the API reader of a manager.
 	Live      client.Reader
 	Namespace string // gpuctl's own
 	// Holder is who leads. It is for people: terms tell leaders apart.
@@ -42,13 +42,14 @@ type Options struct {
 type Ledger struct {
 	Options
 
+	tryFor time.Duration // how long the API server may take to answer before it is asked again
 	leads  bool
 	stored *corev1.ConfigMap // by the own last swap
 	is     v1alpha1.Ledger   // what is in it
 }
 
 // New returns a ledger that does not lead.
-func New(o Options) *Ledger { return &Ledger{Options: o} }
+func New(o Options) *Ledger { return &Ledger{Options: o, tryFor: 10 * time.Second} }
 
 // Term is that of the own last leadership; 0 before the first.
 func (l *Ledger) Term() int64 { return l.is.Term }
@@ -77,7 +78,7 @@ func (l *Ledger) Lead(ctx context.Context) error {
 // take swaps the next term in. When the outcome is not known it reads again, and takes a
 // term more: whatever was on its way conflicts then.
 func (l *Ledger) take(ctx context.Context) error {
-	return repeat(ctx, "take ConfigMap "+l.name(), func(ctx context.Context) (answer, error) {
+	return l.repeat(ctx, "take ConfigMap "+l.name(), func(ctx context.Context) (answer, error) {
 		found, err := l.read(ctx)
 		if answerOf(err) == gone {
 			return l.create(ctx)
@@ -134,7 +135,7 @@ func (l *Ledger) swap(ctx context.Context, next v1alpha1.Ledger) error {
 		return err
 	}
 	mine := l.stored
-	return repeat(ctx, "swap ConfigMap "+l.name(), func(ctx context.Context) (answer, error) {
+	return l.repeat(ctx, "swap ConfigMap "+l.name(), func(ctx context.Context) (answer, error) {
 		err := l.update(ctx, mine, next)
 		if got := answerOf(err); got != conflict && got != gone {
 			return got, err

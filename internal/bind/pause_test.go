@@ -48,11 +48,11 @@ func TestPause(t *testing.T) {
 			what = "ledger" // paused before the swap
 		}
 		g := newGate()
-		old.set(func(r request, send sender) (*response, error) {
-			if r.what == what && r.verb == "PUT" {
-				return g.pass(send)
+		old.set(func(x *exchange) error {
+			if x.what == what && x.verb == "PUT" {
+				return g.pass(x)
 			}
-			return send()
+			return x.send()
 		})
 		decided := w.decide(t.Context(), []string{"a", "b"})
 		old.took()

@@ -100,15 +100,15 @@ func (s *schedule) run(next step) {
 
 // fault returns what happens to the requests of a step.
 func (next step) fault(crash func()) fault {
-	return func(r request, send sender) (*response, error) {
+	return func(x *exchange) error {
 		switch {
-		case next.Fault == "crash" && r.n > next.K:
+		case next.Fault == "crash" && x.n > next.K:
 			crash()
-			return nil, errLost
-		case next.Fault == "lose" && r.verb != "GET" && r.n <= 2:
-			return drop(send)
+			return errLost
+		case next.Fault == "lose" && x.verb != "GET" && x.n <= 2:
+			return x.drop()
 		}
-		return send()
+		return x.send()
 	}
 }
 
@@ -131,15 +131,16 @@ func (s *schedule) work(ctx context.Context, who, k int) {
 	_, _ = s.parties[who].Commit(ctx, s.decisions(k))
 }
 
-// pause holds a party's writes from the K-th on, while the other one leads and works.
+// pause holds a party's writes from the K-th on, while the other one leads and works; at
+// times the ledger goes first.
 func (s *schedule) pause(next step) {
 	p := s.parties[next.Who]
 	g := newGate()
-	held := func(r request, send sender) (*response, error) {
-		if r.verb == "PUT" && (r.what == "status" && r.n >= next.K || r.what == "ledger" && next.K == 0) {
-			return g.pass(send)
+	held := func(x *exchange) error {
+		if x.verb == "PUT" && (x.what == "status" && x.n >= next.K || x.what == "ledger" && next.K == 0) {
+			return g.pass(x)
 		}
-		return send()
+		return x.send()
 	}
 	p.set(held)
 	defer p.set(nil)
@@ -152,6 +153,10 @@ func (s *schedule) pause(next step) {
 	select {
 	case <-g.held:
 	case <-ended:
+	}
+	if next.Fault == "crash" && next.K > 2 {
+		m, _ := s.stored()
+		s.must(admin.Delete(s.Context(), m))
 	}
 	s.lead(s.Context(), 1-next.Who)
 	s.work(s.Context(), 1-next.Who, next.K+1)

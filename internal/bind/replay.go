@@ -20,7 +20,7 @@ func (l *Ledger) replay(ctx context.Context) error {
 
 func (l *Ledger) replayOne(ctx context.Context, e v1alpha1.LedgerEntry) error {
 	var device *v1alpha1.GPUDevice
-	err := repeat(ctx, "read "+deviceName(e), func(ctx context.Context) (answer, error) {
+	err := l.repeat(ctx, "read "+deviceName(e), func(ctx context.Context) (answer, error) {
 		found, got, err := l.look(ctx, e)
 		if errors.Is(err, errUnchanged) {
 			device, got, err = found.Device, done, nil
@@ -39,7 +39,7 @@ func (l *Ledger) replayOne(ctx context.Context, e v1alpha1.LedgerEntry) error {
 // changed since the list, by whomever, is fenced by that.
 func (l *Ledger) fence(ctx context.Context) error {
 	all := &v1alpha1.GPUDeviceList{}
-	err := repeat(ctx, "list GPUDevices", func(ctx context.Context) (answer, error) {
+	err := l.repeat(ctx, "list GPUDevices", func(ctx context.Context) (answer, error) {
 		err := l.Live.List(ctx, all)
 		return answerOf(err), err
 	})
@@ -55,7 +55,7 @@ func (l *Ledger) fenceOne(ctx context.Context, d *v1alpha1.GPUDevice) error {
 	if d.Annotations[v1alpha1.AnnotationLedger] == string(l.stored.UID) {
 		return nil
 	}
-	return repeat(ctx, fmt.Sprintf("annotate GPUDevice %s/%s", d.Namespace, d.Name), func(ctx context.Context) (answer, error) {
+	return l.repeat(ctx, fmt.Sprintf("annotate GPUDevice %s/%s", d.Namespace, d.Name), func(ctx context.Context) (answer, error) {
 		changed := d.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationLedger, string(l.stored.UID))
 		err := l.Client.Update(ctx, changed)

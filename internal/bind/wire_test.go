@@ -19,21 +19,21 @@ type wire struct {
 	log   []string // "PUT ledger 409", of answers that the API server gave
 }
 
-type (
-	response = http.Response
-	// sender has the API server handle a request.
-	sender = func() (*response, error)
-)
+// fault does what happens to a request. An error is what the client gets instead of an
+// answer.
+type fault func(*exchange) error
 
-// fault does what happens to a request. Nil: nothing happens to it.
-type fault func(r request, send sender) (*response, error)
-
-// request is what a fault chooses by.
-type request struct {
+// exchange is a request, and its answer.
+type exchange struct {
 	verb string // GET, PUT or POST
 	what string // ledger, device (metadata), status or devices (a list)
 	name string
 	n    int // of the same verb and what, since the fault was set; the first is 1
+
+	wire   *wire
+	r      *http.Request
+	body   []byte
+	answer *http.Response
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
@@ -50,12 +50,12 @@ func (w *wire) set(f fault) {
 	if w.fault = f; f == nil {
 		return
 	}
-	w.fault = func(r request, send sender) (*response, error) {
+	w.fault = func(x *exchange) error {
 		mu.Lock()
-		counted[r.verb+r.what]++
-		r.n = counted[r.verb+r.what]
+		counted[x.verb+x.what]++
+		x.n = counted[x.verb+x.what]
 		mu.Unlock()
-		return f(r, send)
+		return f(x)
 	}
 }
 
@@ -69,65 +69,84 @@ func (w *wire) took() []string {
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	asked := request{verb: r.Method}
+	x := &exchange{verb: r.Method, wire: w, r: r}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch last := path[len(path)-1]; {
 	case last == "gpudevices":
-		asked.what = "devices"
+		x.what = "devices"
 	case last == "status":
-		asked.what, asked.name = "status", path[len(path)-2]
+		x.what, x.name = "status", path[len(path)-2]
 	case strings.Contains(r.URL.Path, "/gpudevices/"):
-		asked.what, asked.name = "device", last
+		x.what, x.name = "device", last
 	default:
-		asked.what = "ledger"
+		x.what = "ledger"
 	}
-	var body []byte
 	if r.Body != nil {
-		body, _ = io.ReadAll(r.Body)
-	}
-	send := func() (*http.Response, error) {
-		again := r.Clone(context.WithoutCancel(r.Context())) // who pauses or stops does not call back what is sent
-		again.Body = io.NopCloser(bytes.NewReader(body))
-		resp, err := w.next.RoundTrip(again)
-		if err == nil {
-			w.mu.Lock()
-			w.log = append(w.log, fmt.Sprintf("%s %s %d", asked.verb, asked.what, resp.StatusCode))
-			w.mu.Unlock()
-		}
-		return resp, err
+		x.body, _ = io.ReadAll(r.Body)
 	}
 	w.mu.Lock()
 	f := w.fault
 	w.mu.Unlock()
 	if f == nil {
-		return send()
+		f = (*exchange).send
 	}
-	return f(asked, send)
+	if err := f(x); err != nil {
+		x.close()
+		return nil, err
+	}
+	return x.answer, nil
+}
+
+// send has the API server handle the request. Who pauses or stops does not call back what
+// is sent.
+func (x *exchange) send() error {
+	x.close()
+	again := x.r.Clone(context.WithoutCancel(x.r.Context()))
+	again.Body = io.NopCloser(bytes.NewReader(x.body))
+	answer, err := x.wire.next.RoundTrip(again) //nolint:bodyclose // close does, or the client
+	if err != nil {
+		return err
+	}
+	x.answer = answer
+	x.wire.mu.Lock()
+	defer x.wire.mu.Unlock()
+	x.wire.log = append(x.wire.log, fmt.Sprintf("%s %s %d", x.verb, x.what, answer.StatusCode))
+	return nil
+}
+
+func (x *exchange) close() {
+	if x.answer != nil {
+		_ = x.answer.Body.Close()
+	}
 }
 
 // errLost is a connection that was lost.
 var errLost = errors.New("connection lost")
 
 // drop has the API server handle the request, and loses the answer.
-func drop(send sender) (*http.Response, error) {
-	if resp, err := send(); err == nil {
-		resp.Body.Close()
-	}
-	return nil, errLost
+func (x *exchange) drop() error { return errors.Join(errLost, x.send()) }
+
+// later loses a request that the API server handles when the gate opens.
+func (x *exchange) later(g *gate) error {
+	late := *x
+	go func() {
+		_ = g.pass(&late)
+		late.close()
+	}()
+	return errLost
 }
 
-// instead has the API server handle the request, and makes something before it answer
-// with a code.
-func instead(send sender, code int) (*http.Response, error) {
-	resp, err := send()
-	if err != nil {
-		return nil, err
-	}
-	resp.Body.Close()
-	return &http.Response{
-		StatusCode: code, Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: resp.Request,
+// instead has the API server handle the request, and something before it answer.
+func (x *exchange) instead(code int) error { return errors.Join(x.send(), x.say(code)) }
+
+// say answers as something does that is not the API server.
+func (x *exchange) say(code int) error {
+	x.close()
+	x.answer = &http.Response{
+		StatusCode: code, Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: x.r,
 		Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("no")),
-	}, nil
+	}
+	return nil
 }
 
 // gate holds requests.
@@ -139,10 +158,10 @@ type gate struct {
 func newGate() *gate { return &gate{held: make(chan struct{}, 1000), open: make(chan struct{})} }
 
 // pass holds a request, and then sends it.
-func (g *gate) pass(send sender) (*http.Response, error) {
+func (g *gate) pass(x *exchange) error {
 	g.held <- struct{}{}
 	<-g.open
-	return send()
+	return x.send()
 }
 
 // background runs f, and returns a function that waits for it.

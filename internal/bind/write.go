@@ -18,7 +18,7 @@ var errUnchanged = errors.New("the device has still the resourceVersion of the e
 func (l *Ledger) write(ctx context.Context, e v1alpha1.LedgerEntry, d *v1alpha1.GPUDevice) (out Outcome, err error) {
 	status := derive(d, e, l.is.DecidedAt)
 	doubtful := false
-	err = repeat(ctx, "write "+deviceName(e), func(ctx context.Context) (answer, error) {
+	err = l.repeat(ctx, "write "+deviceName(e), func(ctx context.Context) (answer, error) {
 		changed := d.DeepCopy()
 		status.DeepCopyInto(&changed.Status)
 		err := l.Client.Status().Update(ctx, changed)
