@@ -154,8 +154,16 @@ func (o *objects) follow(ctx context.Context, s *streams, tables *cluster.Tables
 	if err := printer.Rows(table); err != nil {
 		return err
 	}
-	return tables.Watch(ctx, table, printer.Rows, func(err error) {
-		fmt.Fprintf(s.err, "error: %v; trying again\n", err)
+	said := ""
+	changed := func(table *metav1.Table) error {
+		said = ""
+		return printer.Rows(table)
+	}
+	return tables.Watch(ctx, table, changed, func(err error) {
+		if text := err.Error(); text != said { // each second the same
+			said = text
+			fmt.Fprintf(s.err, "error: %s; trying again\n", text)
+		}
 	})
 }
 
