@@ -225,3 +225,13 @@ func TestObjects(t *testing.T) {
 		})
 	}
 }
+
+// As kubectl's plugin gpuctl says what to type there.
+func TestObjectsAsPlugin(t *testing.T) {
+	s := &apiServer{t: t, answers: []answer{{http.StatusNotFound, "404 page not found\n"}}}
+	var out, err bytes.Buffer
+	code := Main("/usr/bin/kubectl-gpuctl", []string{"devices", "-A", "--kubeconfig", s.kubeconfig()}, strings.NewReader(""), &out, &err)
+	if want := "with: kubectl gpuctl upgrade --set orders.enabled=true\n"; code != 1 || !strings.HasSuffix(err.String(), want) || out.Len() > 0 {
+		t.Errorf("exit %d, want %q in %s", code, want, err.String())
+	}
+}

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -179,6 +181,29 @@ func TestTenants(t *testing.T) {
 		})
 	})
 	t.Run("by gpuctl", func(t *testing.T) { s.ordersByGPUCtl(t, editor, edit) })
+	code, _, stderr := s.gpuctl("uninstall")
+	if want := "GPUDevices, of which there are 2: kubectl get gpudevices -A"; code != 0 || !strings.Contains(stderr, want) {
+		t.Errorf("uninstall: exit %d, want %q", code, want)
+	}
+	if err := s.orderer(s.Config(), ns).lists(t.Context()); err != nil {
+		t.Errorf("orders do not outlive the release: %v", err)
+	}
+}
+
+// appliesTwice orders by kubectl apply, which changes nothing the second time, and deletes
+// the order.
+func (s *stage) appliesTwice(t *testing.T, config string, o orderer) {
+	order := fmt.Sprintf("{apiVersion: gpuctl.dev/v1alpha1, kind: GPUDevice, metadata: {name: applied, namespace: %s}, spec: {className: h200}}", o.namespace)
+	for _, want := range []string{"created", "unchanged"} {
+		cmd := exec.CommandContext(t.Context(), s.Binary("kubectl"), "--kubeconfig", config, "apply", "-f", "-")
+		cmd.Stdin = strings.NewReader(order)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("kubectl apply: %v, want %q in %s", err, want, out)
+		}
+	}
+	if err := o.in(o.namespace).Delete(t.Context(), "applied", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // ordersByGPUCtl is what a tenant sees of its orders, until they are deleted.
@@ -207,6 +232,7 @@ func (s *stage) ordersByGPUCtl(t *testing.T, user *rest.Config, o orderer) {
 	if code != 1 || stdout != "" || !strings.Contains(stderr, "docs/orders.md says which role shows devices") {
 		t.Errorf("devices -A: exit %d\n%s%s", code, stdout, stderr)
 	}
+	s.appliesTwice(t, config, o)
 	w := watch(t, config, "devices", "-n", o.namespace, "--watch")
 	s.Eventually(soon, "what is there", w.shows("train-a "))
 	if _, err := o.in(o.namespace).Create(t.Context(), o.device("another"), metav1.CreateOptions{}); err != nil {
