@@ -22,6 +22,16 @@ const retryTable = time.Second
 // and trouble told of it. Where the API server has forgotten what came since, the rows
 // are listed anew, and those that have changed handed on.
 func (t *Tables) Watch(ctx context.Context, from *metav1.Table, changed func(*metav1.Table) error, trouble func(error)) error {
+	err := t.follow(ctx, from, changed, trouble)
+	select {
+	case <-ctx.Done(): // stopped, as one stops a watch
+		return nil
+	default:
+		return err
+	}
+}
+
+func (t *Tables) follow(ctx context.Context, from *metav1.Table, changed func(*metav1.Table) error, trouble func(error)) error {
 	seen := versions{}
 	seen.keep(from.Rows)
 	for table := from; ; {
@@ -29,13 +39,10 @@ func (t *Tables) Watch(ctx context.Context, from *metav1.Table, changed func(*me
 			seen.keep(table.Rows)
 			return changed(table)
 		})
-		if ctx.Err() == nil && forgotten(err) {
+		if forgotten(err) {
 			table, err = t.again(ctx, trouble)
 		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil {
 			return err
 		}
 		if news := seen.keep(table.Rows); len(news) > 0 {

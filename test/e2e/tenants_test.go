@@ -171,11 +171,11 @@ func TestTenants(t *testing.T) {
 	if got, err := s.Dynamic().Resource(gpuDevices).Namespace(ns).Get(t.Context(), "train-a", metav1.GetOptions{}); err != nil || got.Object["status"] != nil {
 		t.Errorf("a status that comes with the order is kept: %v, %v", got.Object["status"], err)
 	}
-	t.Run("edit", func(t *testing.T) { s.attempt(edit.deedsOfAMember(other, true)) })
-	t.Run("admin", func(t *testing.T) { s.attempt(s.orderer(s.member(ns, "admin"), ns).deedsOfAMember(other, true)) })
-	t.Run("view", func(t *testing.T) { s.attempt(s.orderer(s.member(ns, "view"), ns).deedsOfAMember(other, false)) })
+	t.Run("edit", func(*testing.T) { s.attempt(edit.deedsOfAMember(other, true)) })
+	t.Run("admin", func(*testing.T) { s.attempt(s.orderer(s.member(ns, "admin"), ns).deedsOfAMember(other, true)) })
+	t.Run("view", func(*testing.T) { s.attempt(s.orderer(s.member(ns, "view"), ns).deedsOfAMember(other, false)) })
 	stranger := s.orderer(s.User("stranger"), ns)
-	t.Run("stranger", func(t *testing.T) {
+	t.Run("stranger", func(*testing.T) {
 		s.attempt(map[string]deed{
 			"classes": {stranger.listsClasses, ""}, "devices": {stranger.lists, "cannot list"}, "ordering": {stranger.orders(ns), "cannot create"},
 		})
@@ -193,6 +193,7 @@ func TestTenants(t *testing.T) {
 // appliesTwice orders by kubectl apply, which changes nothing the second time, and deletes
 // the order.
 func (s *stage) appliesTwice(t *testing.T, config string, o orderer) {
+	t.Helper()
 	order := fmt.Sprintf("{apiVersion: gpuctl.dev/v1alpha1, kind: GPUDevice, metadata: {name: applied, namespace: %s}, spec: {className: h200}}", o.namespace)
 	for _, want := range []string{"created", "unchanged"} {
 		cmd := exec.CommandContext(t.Context(), s.Binary("kubectl"), "--kubeconfig", config, "apply", "-f", "-")
@@ -208,6 +209,7 @@ func (s *stage) appliesTwice(t *testing.T, config string, o orderer) {
 
 // ordersByGPUCtl is what a tenant sees of its orders, until they are deleted.
 func (s *stage) ordersByGPUCtl(t *testing.T, user *rest.Config, o orderer) {
+	t.Helper()
 	config := s.KubeconfigFor(user)
 	for name, tc := range map[string]struct {
 		args []string
