@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/render"
@@ -84,6 +85,9 @@ func (o *objects) check(names []string) error {
 		return usagef("give names or -l, not both")
 	case len(names) > 1 && o.watch:
 		return usagef("--watch takes one name or none")
+	}
+	if _, err := labels.Parse(o.selector); err != nil {
+		return usagef("selector %q: %w", o.selector, err)
 	}
 	return nil
 }

@@ -2,15 +2,20 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuctl/gpuctl/internal/cli"
+	reading "github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
@@ -117,4 +122,49 @@ func TestTables(t *testing.T) {
 			t.Errorf("shown (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A watch from a version that the API server has forgotten lists anew, and goes on.
+func TestTableWatchExpires(t *testing.T) {
+	c := served(t)
+	ns := c.Namespace()
+	order := func(name string) {
+		create(t, c, "{apiVersion: gpuctl.dev/v1alpha1, kind: GPUDevice, metadata: {name: "+name+", namespace: "+ns+"}, spec: {className: h200}}")
+	}
+	order("before")
+	u := c.Decode("{apiVersion: gpuctl.dev/v1alpha1, kind: GPUDevice, metadata: {name: before, namespace: " + ns + "}}")
+	w, err := c.Resource(u).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := <-w.ResultChan()
+	w.Stop()
+	if !apierrors.IsResourceExpired(apierrors.FromObject(first.Object)) {
+		t.Fatalf("version 1 is not forgotten: %v", first)
+	}
+	client, err := reading.Connect(reading.Options{Kubeconfig: c.Kubeconfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := client.Tables(reading.Query{Resource: "gpudevices", Namespace: ns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	var got []any
+	changed := func(table *metav1.Table) error {
+		got = append(got, table.Rows[0].Cells[0])
+		switch len(got) {
+		case 1:
+			order("after")
+		case 2:
+			stop()
+		}
+		return nil
+	}
+	err = tables.Watch(ctx, &metav1.Table{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, changed, func(err error) { t.Error(err) })
+	if diff := cmp.Diff([]any{"before", "after"}, got); diff != "" || err != nil {
+		t.Errorf("%v; rows (-want +got):\n%s", err, diff)
+	}
 }
