@@ -181,6 +181,13 @@ func TestTenants(t *testing.T) {
 		})
 	})
 	t.Run("by gpuctl", func(t *testing.T) { s.ordersByGPUCtl(t, editor, edit) })
+	for _, enabled := range []string{"false", "true"} {
+		if code, _, _ := s.gpuctl("upgrade", "--set", "orders.enabled="+enabled); code != 0 {
+			t.Errorf("upgrade with orders.enabled=%s: exit %d", enabled, code)
+		}
+		want := map[string]string{"false": "cannot list", "true": ""}[enabled]
+		s.attempt(map[string]deed{"devices, orders.enabled=" + enabled: {edit.lists, want}})
+	}
 	code, _, stderr := s.gpuctl("uninstall")
 	if want := "GPUDevices, of which there are 2: kubectl get gpudevices -A"; code != 0 || !strings.Contains(stderr, want) {
 		t.Errorf("uninstall: exit %d, want %q", code, want)
