@@ -77,7 +77,7 @@ func sayOrdersStay(ctx context.Context, s *streams, client *cluster.Client) {
 		return
 	}
 	if devices, err := tables.List(ctx); err == nil {
-		fmt.Fprintf(s.err, "So do GPUClasses and the tenants' GPUDevices, of which there are %d: kubectl get gpudevices -A\n", len(devices.Rows))
+		fmt.Fprintf(s.err, "GPUClasses and the tenants' GPUDevices, of which there are %d, stay as well: kubectl get gpudevices -A\n", len(devices.Rows))
 	}
 }
 

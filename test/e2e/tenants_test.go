@@ -189,7 +189,7 @@ func TestTenants(t *testing.T) {
 		s.attempt(map[string]deed{"devices, orders.enabled=" + enabled: {edit.lists, want}})
 	}
 	code, _, stderr := s.gpuctl("uninstall")
-	if want := "GPUDevices, of which there are 2: kubectl get gpudevices -A"; code != 0 || !strings.Contains(stderr, want) {
+	if want := "GPUDevices, of which there are 2, stay as well: kubectl get gpudevices -A"; code != 0 || !strings.Contains(stderr, want) {
 		t.Errorf("uninstall: exit %d, want %q", code, want)
 	}
 	if err := s.orderer(s.Config(), ns).lists(t.Context()); err != nil {
