@@ -101,6 +101,8 @@ controller:
   serviceAccountAnnotations: {c: d}
   podAnnotations: {a: b}
 networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
+orders: {enabled: true}
+tenants: {classReaders: [tenants, "oidc:customers"]}
 image: {repository: registry.example/gpuctl, digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
 imagePullSecrets: [{name: pull}]
 global: {imagePullSecrets: [everywhere]}
@@ -114,6 +116,8 @@ func TestTemplates(t *testing.T) {
 		"container":   "gpu: {enabled: true, variant: container}",
 		"everything":  everything,
 		"bare":        "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
+		"orders":      "{gpu: {enabled: true}, orders: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, networkPolicy: {enabled: false}}",
+		"orders-only": "{gpu: {enabled: true}, orders: {enabled: true}, tenants: {roles: {enabled: false}, classReaders: []}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, networkPolicy: {enabled: false}}",
 		"controller":  "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {replicas: 1, metrics: {enabled: false}, topologySpreadConstraints: [], priorityClassName: ''}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
 	}
 	for name, values := range tests {
@@ -201,24 +205,34 @@ func TestReleasesDoNotClash(t *testing.T) {
 }
 
 // CRDs outlive the release, and Helm knows whose they are. Kinds that nothing acts on
-// yet are not installed.
+// yet are installed for who asks for them only.
 func TestCRDsAreKept(t *testing.T) {
-	files, err := render(t, load(t), "gpu: {enabled: true}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crds []string
-	for _, o := range objects(t, files) {
-		if o.Kind != "CustomResourceDefinition" {
-			continue
-		}
-		crds = append(crds, o.Metadata.Name)
-		if o.Metadata.Annotations["helm.sh/resource-policy"] != "keep" || o.Metadata.Labels["app.kubernetes.io/instance"] != first.Name {
-			t.Errorf("%s: labels %v, annotations %v", o.Metadata.Name, o.Metadata.Labels, o.Metadata.Annotations)
-		}
-	}
-	if diff := cmp.Diff([]string{"gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev"}, crds); diff != "" {
-		t.Errorf("CRDs (-want +got):\n%s", diff)
+	for name, tc := range map[string]struct {
+		values string
+		want   []string
+	}{
+		"by default": {"gpu: {enabled: true}", []string{"gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev"}},
+		"orders": {
+			"{gpu: {enabled: true}, orders: {enabled: true}}",
+			[]string{"gpuclasses.gpuctl.dev", "gpudevices.gpuctl.dev", "gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev"},
+		},
+		"orders, by a second release": {"{gpu: {enabled: true}, orders: {enabled: true}, crds: {enabled: false}}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var crds []string
+			for _, o := range objects(t, mustRender(t, tc.values)) {
+				if o.Kind != "CustomResourceDefinition" {
+					continue
+				}
+				crds = append(crds, o.Metadata.Name)
+				if o.Metadata.Annotations["helm.sh/resource-policy"] != "keep" || o.Metadata.Labels["app.kubernetes.io/instance"] != first.Name {
+					t.Errorf("%s: labels %v, annotations %v", o.Metadata.Name, o.Metadata.Labels, o.Metadata.Annotations)
+				}
+			}
+			if diff := cmp.Diff(tc.want, crds); diff != "" {
+				t.Errorf("CRDs (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

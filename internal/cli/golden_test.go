@@ -57,6 +57,10 @@ var shown = map[string]struct {
 	"usage-elsewhere": {"diagnose vm/trainer -f SCENE", []string{""}},
 	"usage-format":    {"status -o xml", []string{""}},
 	"usage-both":      {"status -f SCENE --context other", []string{""}},
+	"usage-name-a":    {"devices train-a -A", []string{""}},
+	"usage-name-l":    {"devices train-a -l a=b", []string{""}},
+	"usage-selector":  {"devices -l a=b=c", []string{""}},
+	"usage-two-w":     {"classes h200 a10 -w", []string{""}},
 	"usage-watch":     {"status --watch -f SCENE", []string{""}},
 }
 

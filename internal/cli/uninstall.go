@@ -66,7 +66,19 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 	}
 	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
 	fmt.Fprintln(s.err, "The CRDs, GPUNodes and the GPUWiring stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev gpuwirings.gpuctl.dev")
+	sayOrdersStay(ctx, s, client)
 	return nil
+}
+
+// sayOrdersStay says that classes and devices stay, where the cluster has such kinds.
+func sayOrdersStay(ctx context.Context, s *streams, client *cluster.Client) {
+	tables, err := client.Tables(cluster.Query{Resource: "gpudevices"})
+	if err != nil {
+		return
+	}
+	if devices, err := tables.List(ctx); err == nil {
+		fmt.Fprintf(s.err, "GPUClasses and the tenants' GPUDevices, of which there are %d, stay as well: kubectl get gpudevices -A\n", len(devices.Rows))
+	}
 }
 
 // notRemoved says that the wiring is left.

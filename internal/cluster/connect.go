@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"kubevirt.io/client-go/kubevirt"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
 // Client speaks to one Kubernetes cluster. It is safe for concurrent use.
@@ -29,6 +31,7 @@ type Client struct {
 	core     kubernetes.Interface
 	pods     kubernetes.Interface // the same, by protobuf
 	kubevirt kubevirt.Interface
+	config   *rest.Config
 	mapper   meta.ResettableRESTMapper
 	server   string
 	manager  string // of the fields that are written
@@ -101,14 +104,17 @@ func Contexts(kubeconfig string) ([]string, error) {
 // completed are the kinds whose names Names lists.
 func completed() map[string]schema.GroupKind {
 	vm, vmi := schema.GroupKind{Group: "kubevirt.io", Kind: "VirtualMachine"}, schema.GroupKind{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}
-	return map[string]schema.GroupKind{"vm": vm, "vmi": vmi, "node": {Kind: "Node"}, "namespace": {Kind: "Namespace"}}
+	return map[string]schema.GroupKind{
+		"vm": vm, "vmi": vmi, "node": {Kind: "Node"}, "namespace": {Kind: "Namespace"},
+		"class": {Group: v1alpha1.GroupName, Kind: "GPUClass"}, "device": {Group: v1alpha1.GroupName, Kind: "GPUDevice"},
+	}
 }
 
 // namesLimit is how many names are enough to choose from.
 const namesLimit = 500
 
 // Names lists the names of the objects of a kind ("vm", "vmi", "node",
-// "namespace"), those of a namespaced kind in the namespace only.
+// "namespace", "class", "device"), those of a namespaced kind in the namespace only.
 func (c *Client) Names(ctx context.Context, kind, namespace string) ([]string, error) {
 	k, ok := completed()[kind]
 	if !ok {
@@ -140,7 +146,7 @@ func ForConfig(config *rest.Config) (*Client, error) {
 		config.Timeout = requestTimeout
 	}
 	config.WarningHandler = rest.NoWarnings{}
-	c := &Client{server: config.Host, manager: "gpuctl"}
+	c := &Client{config: config, server: config.Host, manager: "gpuctl"}
 	var err error
 	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)

@@ -1,5 +1,6 @@
 // Package render turns gpuctl's views into text for a terminal: tables, diffs
-// and findings. It is the only package that imports lipgloss and a diff library.
+// and findings. It is the only package that imports lipgloss, a diff library and
+// kubectl's printers.
 // Without colour its output is plain text.
 package render
 
@@ -65,7 +66,7 @@ func (p *Printer) severity(s diagnose.Severity) lipgloss.Style {
 }
 
 // ownCommand matches gpuctl's commands in a text.
-var ownCommand = regexp.MustCompile(`\bgpuctl (agent|diagnose|discover|explain|install|status|uninstall|upgrade|wire)\b`)
+var ownCommand = regexp.MustCompile(`\bgpuctl (agent|classes|devices|diagnose|discover|explain|install|status|uninstall|upgrade|wire)\b`)
 
 // command returns a text whose commands are those of the program as it was started.
 func (p *Printer) command(text string) string {

@@ -99,6 +99,8 @@ var technologies = []struct{ prefix, allowed string }{
 	{"github.com/aymanbagabas/go-udiff", "internal/render"},
 	{"github.com/go-json-experiment/json", "internal/cluster"},
 	{"helm.sh/helm", "internal/release"},
+	{"k8s.io/cli-runtime/pkg/printers", "internal/render"},
+	{"k8s.io/cli-runtime/pkg/resource", "internal/release"},
 	{"github.com/virtual-kubelet/virtual-kubelet", "test/cluster"},
 	{"github.com/spf13/viper", "internal/config"},
 	{"github.com/spf13/cobra", "internal/cli"},

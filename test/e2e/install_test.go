@@ -87,7 +87,7 @@ func (s *stage) clean() {
 		s.t.Error(err)
 	}
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	for _, crd := range []string{"gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev"} {
+	for _, crd := range []string{"gpunodes.gpuctl.dev", "gpuwirings.gpuctl.dev", "gpuclasses.gpuctl.dev", "gpudevices.gpuctl.dev"} {
 		err = s.Dynamic().Resource(crds).Delete(context.Background(), crd, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			s.t.Error(err)
