@@ -130,14 +130,20 @@ func pluginRelease(pod manifest.Object) (gpu.Release, bool) {
 	for _, c := range containers {
 		m, _ := c.(map[string]any)
 		image, _ := m["image"].(string)
-		image, _, _ = strings.Cut(image, "@")
-		path, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-		if !ok || path != pluginImage {
-			continue
-		}
-		if r, err := gpu.ParseRelease(tag); err == nil {
+		if r, ok := releaseOf(image); ok {
 			return r, true
 		}
 	}
 	return gpu.Release{}, false
+}
+
+// releaseOf returns the release of the device plugin that an image is.
+func releaseOf(image string) (gpu.Release, bool) {
+	image, _, _ = strings.Cut(image, "@")
+	path, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	if !ok || path != pluginImage {
+		return gpu.Release{}, false
+	}
+	r, err := gpu.ParseRelease(tag)
+	return r, err == nil
 }

@@ -6,52 +6,110 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	kubernetes "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
-// CacheOptions make a cache hold no more than what the wiring follows from.
+// CacheOptions make a cache hold no more than what the wiring, the Feed and placement
+// follow from. Its scheme has the kinds of Kubernetes and of gpuctl.
 func CacheOptions() cache.Options {
-	return cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: func(obj any) (any, error) {
-		switch o := obj.(type) {
-		case *metav1.PartialObjectMetadata:
-			o.Labels, o.Annotations, o.ManagedFields = nil, nil, nil
-		case *unstructured.Unstructured:
-			trim(o.Object)
-		}
-		return obj, nil
-	}}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubernetes.AddToScheme, v1alpha1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true, DefaultTransform: transform}
+}
+
+func transform(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *metav1.PartialObjectMetadata:
+		trimMetadata(o)
+	case *unstructured.Unstructured:
+		trim(o.Object)
+	case *corev1.Pod:
+		return heldPod(o), nil
+	case *corev1.ResourceQuota:
+		return &corev1.ResourceQuota{TypeMeta: o.TypeMeta, ObjectMeta: identity(&o.ObjectMeta), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
+	case *appsv1.DaemonSet:
+		return heldDaemonSet(o), nil
+	case *v1alpha1.GPUDevice:
+		o.ManagedFields = nil
+	case *v1alpha1.GPUClass:
+		o.ManagedFields = nil
+	}
+	return obj, nil
+}
+
+// trimMetadata keeps of a namespace what says where it stands in the tree.
+func trimMetadata(o *metav1.PartialObjectMetadata) {
+	o.ManagedFields = nil
+	if o.Kind != "Namespace" {
+		o.Labels, o.Annotations = nil, nil
+		return
+	}
+	parent, below := o.Annotations[subnamespaceOf]
+	if o.Annotations = nil; below {
+		o.Annotations = map[string]string{subnamespaceOf: parent}
+	}
+}
+
+// identity is what tells an object from others, and its versions apart.
+func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
 // trim drops what nobody looks at: nearly all of a Node. Who wrote which field stays
 // with the objects that are wired.
 func trim(obj manifest.Object) {
 	meta, _ := obj["metadata"].(map[string]any)
+	spec, _ := obj["spec"].(map[string]any)
+	status, _ := obj["status"].(map[string]any)
+	alone := func() { keep(meta, "name", "namespace", "uid", "resourceVersion") }
 	switch obj["kind"] {
 	case "GPUNode":
 		delete(meta, "managedFields")
 	case "Node":
-		labels, _ := meta["labels"].(map[string]any)
-		status, _ := obj["status"].(map[string]any)
 		keep(meta, "name", "uid", "resourceVersion", "labels")
-		keepIf(labels, func(key string) bool { return strings.HasPrefix(key, "nvidia.com/") })
-		if spec, _ := obj["spec"].(map[string]any); spec != nil {
-			keep(spec, "unschedulable")
-		}
+		keep(spec, "unschedulable", "taints")
 		if status == nil {
 			return
 		}
 		keep(status, "capacity", "allocatable", "conditions")
-		for _, amounts := range []string{"capacity", "allocatable"} {
-			m, _ := status[amounts].(map[string]any)
-			keepIf(m, func(key string) bool { return strings.Contains(key, "/") })
-		}
+		capacity, _ := status["capacity"].(map[string]any)
+		keepIf(capacity, extended)
 		status["conditions"] = readiness(status)
+	case "VirtualMachineInstance":
+		alone()
+		keep(obj, "apiVersion", "kind", "metadata", "status")
+		keep(status, "activePods")
+	case "DeviceClass":
+		alone()
+		keep(spec, "extendedResourceName")
+	case "HierarchyConfiguration":
+		alone()
+		keep(obj, "apiVersion", "kind", "metadata", "status")
+		keep(status, "conditions")
+	case "HelmRelease":
+		alone()
+		keep(obj, "apiVersion", "kind", "metadata", "spec")
+		keep(spec, "values")
+		values, _ := spec["values"].(map[string]any)
+		keep(values, budgetsOfRelease)
 	}
 }
+
+// extended reports the name of an extended resource: it has a domain.
+func extended(name string) bool { return strings.Contains(name, "/") }
 
 // readiness returns a node's condition Ready, without its times.
 func readiness(status map[string]any) []any {
@@ -87,11 +145,29 @@ func alike(before, after *unstructured.Unstructured) bool {
 		{"status", "capacity"},
 		{"status", "allocatable"},
 	} {
-		a, _ := manifest.Lookup(before.Object, path)
-		b, _ := manifest.Lookup(after.Object, path)
-		if !reflect.DeepEqual(a, b) {
+		if !reflect.DeepEqual(wired(before, path), wired(after, path)) {
 			return false
 		}
 	}
 	return notReady(&manifest.Document{Object: before.Object}) == notReady(&manifest.Document{Object: after.Object})
+}
+
+// wired returns what is at a path, of a Node as far as the wiring follows from it:
+// placement needs more.
+func wired(u *unstructured.Unstructured, path []string) any {
+	v, _ := manifest.Lookup(u.Object, path)
+	m, ok := v.(map[string]any)
+	if !ok || u.GetKind() != "Node" {
+		return v
+	}
+	m = maps.Clone(m)
+	switch path[len(path)-1] {
+	case "labels":
+		keepIf(m, func(key string) bool { return strings.HasPrefix(key, gpu.Domain+"/") })
+	case "spec":
+		keep(m, "unschedulable")
+	case "capacity", "allocatable":
+		keepIf(m, extended)
+	}
+	return m
 }

@@ -31,9 +31,10 @@ type Watcher struct {
 	log     logr.Logger
 	again   chan struct{} // a CRD came, went or changed
 
-	mu       sync.Mutex
-	followed bool // kinds has been complete once
-	kinds    map[schema.GroupKind]watched
+	mu        sync.Mutex
+	followed  bool // kinds has been complete once
+	kinds     map[schema.GroupKind]watched
+	interests []*interest // of others, beside the wiring's
 }
 
 // ErrNotSynced is returned while objects are not held yet that there are: what follows
@@ -43,7 +44,10 @@ var ErrNotSynced = errors.New("not all objects are held yet")
 // watched is a kind whose objects are held.
 type watched struct {
 	gvk      schema.GroupVersionKind
+	object   client.Object // one of the kind, as the cache tells kinds apart
 	informer cache.Informer
+	beside   bool // the wiring does not follow from it
+	custom   bool // there was a CRD of it
 }
 
 // NewWatcher makes a watcher that keeps its objects in a cache with CacheOptions.
@@ -69,17 +73,11 @@ func (w *Watcher) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wake := func() {
-		select {
-		case w.again <- struct{}{}:
-		default:
-		}
-	}
 	_, err = definitions.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { wake() }, DeleteFunc: func(any) { wake() },
+		AddFunc: func(any) { w.wakeUp() }, DeleteFunc: func(any) { w.wakeUp() },
 		UpdateFunc: func(before, after any) { // of versions, too, one comes and another goes
 			if before.(metav1.Object).GetGeneration() != after.(metav1.Object).GetGeneration() {
-				wake()
+				w.wakeUp()
 			}
 		},
 	})
@@ -103,6 +101,14 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
+// wakeUp has the kinds looked through once more.
+func (w *Watcher) wakeUp() {
+	select {
+	case w.again <- struct{}{}:
+	default:
+	}
+}
+
 // definitions watches the CRDs, once the API server answers: that it does not is no
 // reason to end.
 func (w *Watcher) definitions(ctx context.Context) (informer cache.Informer, err error) {
@@ -119,25 +125,59 @@ func (w *Watcher) definitions(ctx context.Context) (informer cache.Informer, err
 // NeedLeaderElection tells the manager that replicas watch without leading.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
+// wanted is a kind that is watched where it is served.
+type wanted struct {
+	schema.GroupKind
+	version   string // "" for the one that the API server prefers
+	object    func(schema.GroupVersionKind) client.Object
+	beside    bool
+	interests []*interest
+}
+
+// wanted returns the kinds to watch, each once.
+func (w *Watcher) wanted() (out []wanted) {
+	at := map[schema.GroupKind]int{}
+	for _, l := range gathered() {
+		kind := schema.GroupKind{Group: l.group, Kind: l.kind}
+		at[kind] = len(out)
+		out = append(out, wanted{GroupKind: kind, object: asUnstructured})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range w.interests {
+		if _, known := at[i.GroupKind]; !known {
+			at[i.GroupKind] = len(out)
+			out = append(out, wanted{GroupKind: i.GroupKind, version: i.version, object: i.object, beside: true})
+		}
+		k := &out[at[i.GroupKind]]
+		k.interests = append(k.interests, i)
+	}
+	return out
+}
+
 // follow watches the kinds that are served and forgets those that are gone. done is
 // false when one of them, or of those that are read when need be, has a CRD and is not
 // served yet.
 func (w *Watcher) follow(ctx context.Context) (done bool) {
 	w.client.mapper.Reset()
 	done, failed := true, false
-	for _, l := range gathered() {
-		kind := schema.GroupKind{Group: l.group, Kind: l.kind}
-		mapping, err := w.client.mapper.RESTMapping(kind)
+	for _, k := range w.wanted() {
+		var versions []string
+		if k.version != "" {
+			versions = append(versions, k.version)
+		}
+		defined := w.defined(ctx, k.GroupKind)
+		mapping, err := w.client.mapper.RESTMapping(k.GroupKind, versions...)
 		switch {
 		case err == nil:
-			err = w.add(ctx, mapping.GroupVersionKind)
+			err = w.add(ctx, &k, mapping.GroupVersionKind, defined)
 		case meta.IsNoMatchError(err):
-			err = w.remove(ctx, kind)
-			done = done && !w.defined(ctx, kind)
+			err = w.remove(ctx, &k, defined)
+			done = done && !defined
 		}
 		if err != nil {
 			failed = true
-			w.log.Error(err, "watch", "kind", kind.String())
+			w.log.Error(err, "watch", "kind", k.GroupKind.String())
 		}
 	}
 	for _, l := range workloads() {
@@ -166,24 +206,41 @@ func definition() metav1.TypeMeta {
 }
 
 // add watches a kind in a version, and in that one only.
-func (w *Watcher) add(ctx context.Context, gvk schema.GroupVersionKind) error {
+func (w *Watcher) add(ctx context.Context, k *wanted, gvk schema.GroupVersionKind, defined bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if have, known := w.kinds[gvk.GroupKind()]; known {
-		if have.gvk == gvk {
-			return nil
+	have, known := w.kinds[k.GroupKind]
+	if known && have.gvk != gvk {
+		if err := w.drop(ctx, k); err != nil {
+			return err
 		}
-		if err := w.drop(ctx, have.gvk); err != nil {
+		known = false
+	}
+	if !known {
+		have = watched{gvk: gvk, object: k.object(gvk), beside: k.beside}
+		var err error
+		if have.informer, err = w.cache.GetInformer(ctx, have.object, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+		if !k.beside {
+			if err := w.tell(have.informer); err != nil {
+				return err
+			}
+		}
+	}
+	have.custom = have.custom || defined
+	w.kinds[k.GroupKind] = have
+	for _, i := range k.interests {
+		if err := i.begin(have.informer); err != nil {
 			return err
 		}
 	}
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvk)
-	informer, err := w.cache.GetInformer(ctx, u, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	return nil
+}
+
+// tell has the wiring told of changes.
+func (w *Watcher) tell(informer cache.Informer) error {
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { w.changed() }, DeleteFunc: func(any) { w.changed() },
 		UpdateFunc: func(before, after any) {
 			if !alike(before.(*unstructured.Unstructured), after.(*unstructured.Unstructured)) {
@@ -191,31 +248,39 @@ func (w *Watcher) add(ctx context.Context, gvk schema.GroupVersionKind) error {
 			}
 		},
 	})
-	if err != nil {
-		return err
-	}
-	w.kinds[gvk.GroupKind()] = watched{gvk, informer}
-	return nil
+	return err
 }
 
-// remove forgets a kind that is gone.
-func (w *Watcher) remove(ctx context.Context, kind schema.GroupKind) error {
+// remove forgets a kind that is gone: its CRD is. One that the API server only does not
+// name at this moment, as while it starts, is not.
+func (w *Watcher) remove(ctx context.Context, k *wanted, defined bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	have, known := w.kinds[kind]
-	if !known {
+	have, known := w.kinds[k.GroupKind]
+	for _, i := range k.interests {
+		i.absent = !known && !defined
+	}
+	if !known || defined || !have.custom {
 		return nil
 	}
-	return w.drop(ctx, have.gvk)
+	err := w.drop(ctx, k)
+	for _, i := range k.interests {
+		i.absent = true
+	}
+	return err
 }
 
-// drop ends the watching of a kind in a version.
-func (w *Watcher) drop(ctx context.Context, gvk schema.GroupVersionKind) error {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvk)
-	delete(w.kinds, gvk.GroupKind())
-	w.changed()
-	return w.cache.RemoveInformer(ctx, u)
+// drop ends the watching of a kind.
+func (w *Watcher) drop(ctx context.Context, k *wanted) error {
+	have := w.kinds[k.GroupKind]
+	delete(w.kinds, k.GroupKind)
+	for _, i := range k.interests {
+		i.end()
+	}
+	if !have.beside {
+		w.changed()
+	}
+	return w.cache.RemoveInformer(ctx, have.object)
 }
 
 // Synced reports that all objects of the kinds that are served are held.
@@ -229,7 +294,7 @@ func (w *Watcher) synced() error {
 		return fmt.Errorf("%w: which kinds there are is not known", ErrNotSynced)
 	}
 	for kind, k := range w.kinds {
-		if !k.informer.HasSynced() {
+		if !k.beside && !k.informer.HasSynced() {
 			return fmt.Errorf("%w: of kind %s", ErrNotSynced, kind)
 		}
 	}
@@ -248,7 +313,9 @@ func (w *Watcher) Documents(ctx context.Context) ([]manifest.Document, error) {
 	w.mu.Lock()
 	var kinds []schema.GroupVersionKind
 	for _, k := range w.kinds {
-		kinds = append(kinds, k.gvk)
+		if !k.beside {
+			kinds = append(kinds, k.gvk)
+		}
 	}
 	w.mu.Unlock()
 	var out []manifest.Document
