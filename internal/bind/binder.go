@@ -12,41 +12,13 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
-
-// Facts are what the binder decides on. They follow the API server, and what the binder
-// itself wrote is in them at once.
-type Facts interface {
-	// Synced reports that all there is has been seen.
-	Synced() bool
-	// View calls do with the books and the devices that are in them; neither changes
-	// meanwhile, and do must not call Facts.
-	View(do func(*books.Books, Devices))
-	// Assume takes in a device as the API server answered it, unless a newer one is known.
-	Assume(*v1alpha1.GPUDevice)
-	// Forget takes away a device that is gone.
-	Forget(uid string)
-}
-
-// Devices are the newest that are known. They must not be changed.
-type Devices interface {
-	// Device returns nil for one that is not known.
-	Device(uid string) *v1alpha1.GPUDevice
-	// Waiting are those without a placement and those whose bind request has no answer, in
-	// any order.
-	Waiting() []*v1alpha1.GPUDevice
-	// Asking are all whose bind request has the id, by UID.
-	Asking(requestID string) []*v1alpha1.GPUDevice
-	// Leaving are those that are being deleted, in any order.
-	Leaving() []*v1alpha1.GPUDevice
-	// Classes are all classes, in any order.
-	Classes() []*v1alpha1.GPUClass
-}
 
 // BinderOptions are what a binder needs. All are required.
 type BinderOptions struct {
 	Ledger *Ledger
-	Facts  Facts
+	Feed   *cluster.Feed
 	Client client.Client // writes
 	Live   client.Reader // reads from etcd
 	Now    func() time.Time
@@ -95,7 +67,7 @@ func (b *Binder) Start(ctx context.Context) error {
 
 // lead becomes leader and binds until that ends.
 func (b *Binder) lead(ctx context.Context) error {
-	for !b.Facts.Synced() {
+	for !b.Feed.Synced() {
 		if !sleep(ctx, unsynced) {
 			return nil
 		}
@@ -109,7 +81,7 @@ func (b *Binder) lead(ctx context.Context) error {
 		return fmt.Errorf("list GPUDevices: %w", err)
 	}
 	for i := range all.Items {
-		b.Facts.Assume(&all.Items[i])
+		b.Feed.Assume(&all.Items[i])
 	}
 	b.queue = newQueue()
 	b.Log.Info("the binder leads", "term", b.Ledger.Term(), "devices", len(all.Items))
@@ -132,6 +104,9 @@ func (b *Binder) lead(ctx context.Context) error {
 
 // stalled is when the binder looks again that could write nothing of what it should.
 const stalled = 200 * time.Millisecond
+
+// answerTime is how long a write that no ledger knows may take.
+const answerTime = 10 * time.Second
 
 // resync is when the binder looks though nothing has changed.
 const resync = 30 * time.Second
@@ -182,9 +157,9 @@ func (b *Binder) learn(p *plan, entries []Entry, outcomes []Outcome, now time.Ti
 		uid := string(entries[i].Device.UID)
 		switch {
 		case o.Device != nil:
-			b.Facts.Assume(o.Device)
+			b.Feed.Assume(o.Device)
 		case o.Result == Void:
-			b.Facts.Forget(uid)
+			b.Feed.Forget(uid)
 		}
 		if o.Result == Written {
 			written = true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
 // Publisher says what there is: the status of classes, and in the settings ConfigMap the
@@ -53,7 +54,7 @@ const (
 func (p *Publisher) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		pause := rereadSettings
-		if !p.Facts.Synced() {
+		if !p.Feed.Synced() {
 			pause = publishAgain
 		} else if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error(err, "say what there is")
@@ -75,7 +76,7 @@ func (p *Publisher) Start(ctx context.Context) error {
 func (p *Publisher) publish(ctx context.Context) error {
 	var next []*v1alpha1.GPUClass
 	var names []string
-	p.Facts.View(func(b *books.Books, d Devices) {
+	p.Feed.View(func(b *books.Books, d cluster.View) {
 		offers := b.Offers()
 		for _, c := range d.Classes() {
 			if offer, ok := offers[c.Name]; ok {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -41,7 +42,7 @@ func (b *Binder) decide(now time.Time) *plan {
 	p := &plan{
 		decidedAt: metav1.NewMicroTime(now.Truncate(time.Microsecond)), devices: map[string]*v1alpha1.GPUDevice{},
 	}
-	b.Facts.View(func(bk *books.Books, d Devices) {
+	b.Feed.View(func(bk *books.Books, d cluster.View) {
 		round := bk.Begin()
 		defer round.Close()
 		// 1. Nodes that serve more or less than they did.
@@ -75,7 +76,7 @@ type ask struct {
 }
 
 // try decides about one request.
-func (b *Binder) try(round *books.Round, r *demand, d Devices, p *plan, hopeless map[ask]*diagnose.Refusal) {
+func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hopeless map[ask]*diagnose.Refusal) {
 	now := p.decidedAt.Time
 	round.Effort = 0
 	if now.Before(r.moves) {
@@ -113,7 +114,7 @@ func (b *Binder) try(round *books.Round, r *demand, d Devices, p *plan, hopeless
 	p.grant(granted{demand: r, writes: writes, answer: r.set}, d)
 }
 
-func (p *plan) grant(g granted, d Devices) {
+func (p *plan) grant(g granted, d cluster.View) {
 	if len(g.writes) == 0 {
 		return
 	}
@@ -185,7 +186,7 @@ func (b *Binder) prepare(ctx context.Context, p *plan) error {
 	each(len(bare), func(i int) {
 		d := bare[i].DeepCopy()
 		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerUnits)
-		ctx, cancel := context.WithTimeout(ctx, tryFor)
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
 		if errs[i] = b.Client.Update(ctx, d); errs[i] == nil {
 			changed[i] = d
@@ -194,13 +195,13 @@ func (b *Binder) prepare(ctx context.Context, p *plan) error {
 	for i, d := range bare {
 		uid := string(d.UID)
 		if p.devices[uid] = changed[i]; changed[i] != nil {
-			b.Facts.Assume(changed[i])
+			b.Feed.Assume(changed[i])
 			continue
 		}
 		delete(p.devices, uid)
 		switch got := answerOf(errs[i]); {
 		case got == gone:
-			b.Facts.Forget(uid)
+			b.Feed.Forget(uid)
 		case got != conflict:
 			b.Log.Error(errs[i], "write the finalizer", "device", d.Namespace+"/"+d.Name)
 		}

@@ -2,6 +2,7 @@ package bind
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"slices"
@@ -51,19 +52,21 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// installDevices installs the CRD, which the chart leaves out so far.
+// installDevices installs the CRDs of devices and classes.
 func installDevices(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	text, err := fs.ReadFile(charts.FS, charts.GPUOperatorHooks+"/files/crds/gpuctl.dev_gpudevices.yaml")
-	if err != nil {
-		t.Fatal(err)
+	for _, kind := range []string{"gpudevices", "gpuclasses"} {
+		text, err := fs.ReadFile(charts.FS, charts.GPUOperatorHooks+"/files/crds/gpuctl.dev_"+kind+".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Create(c.Decode(string(text)))
 	}
-	c.Create(c.Decode(string(text)))
-	c.Eventually(30*time.Second, "GPUDevices are served", func(ctx context.Context) (err error) {
+	c.Eventually(30*time.Second, "its kinds are served", func(ctx context.Context) (err error) {
 		if admin, err = client.New(c.Config(), client.Options{Scheme: scheme(t)}); err != nil {
 			return err
 		}
-		return admin.List(ctx, &v1alpha1.GPUDeviceList{})
+		return errors.Join(admin.List(ctx, &v1alpha1.GPUDeviceList{}), admin.List(ctx, &v1alpha1.GPUClassList{}))
 	})
 }
 

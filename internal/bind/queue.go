@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
 // demand is what the binder was asked: to place an order, or to find a node for a set.
@@ -37,7 +38,7 @@ func newQueue() queue { return queue{waiting: map[string]*demand{}} }
 
 // find returns the requests of the devices that wait, in the order of arrival. Of a set
 // of which not all have asked there is none.
-func (q *queue) find(d Devices) []*demand {
+func (q *queue) find(d cluster.View) []*demand {
 	seen := map[string]*demand{}
 	var fresh []*demand
 	began := map[string]time.Time{}
@@ -80,7 +81,7 @@ func asked(d *v1alpha1.GPUDevice) time.Time {
 
 // requestOf returns what a device that waits is waiting for; nil where that is nothing of
 // the binder's: it leaves, its set is not complete, or is refused.
-func requestOf(device *v1alpha1.GPUDevice, d Devices) *demand {
+func requestOf(device *v1alpha1.GPUDevice, d cluster.View) *demand {
 	s := &device.Status
 	switch {
 	case s.Attachment == nil:

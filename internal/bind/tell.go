@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -30,7 +31,7 @@ func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) error {
 		writes = append(writes, func(ctx context.Context) error { return b.release(ctx, d) })
 	}
 	each(len(writes), func(i int) {
-		ctx, cancel := context.WithTimeout(ctx, tryFor)
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
 		if err := writes[i](ctx); err != nil && answerOf(err) != conflict && answerOf(err) != gone && ctx.Err() == nil {
 			b.Log.Error(err, "tell")
@@ -43,7 +44,7 @@ func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) error {
 // told already.
 func (b *Binder) refuse(r refusal, p *plan, now time.Time) func(context.Context) error {
 	var d *v1alpha1.GPUDevice
-	b.Facts.View(func(_ *books.Books, devices Devices) { d = devices.Device(r.demand.uids[0]) })
+	b.Feed.View(func(_ *books.Books, v cluster.View) { d = v.Device(r.demand.uids[0]) })
 	if d == nil {
 		return nil
 	}
@@ -62,7 +63,7 @@ func (b *Binder) refuse(r refusal, p *plan, now time.Time) func(context.Context)
 	return func(ctx context.Context) error {
 		err := b.Client.Status().Update(ctx, next)
 		if err == nil {
-			b.Facts.Assume(next)
+			b.Feed.Assume(next)
 		}
 		return err
 	}

@@ -43,6 +43,7 @@ type Feed struct {
 	mu      sync.Mutex
 	books   *books.Books
 	devices devices
+	classes map[string]*v1alpha1.GPUClass // by name
 	nodes   nodes
 	tree    tree
 	table   targets
@@ -57,7 +58,7 @@ func NewFeed(c *Client, _ cache.Cache, w *Watcher, o FeedOptions) *Feed {
 		o.Tenants = labels.Nothing()
 	}
 	f := &Feed{
-		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), books: books.New(), devices: newDevices(), nodes: newNodes(), tree: newTree(),
+		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), books: books.New(), devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), tree: newTree(),
 		table: targets{}, claims: claims{}, said: map[string]string{},
 	}
 	f.books.SetNames(o.Listed, nil)

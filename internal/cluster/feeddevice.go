@@ -46,6 +46,10 @@ func counts(d *v1alpha1.GPUDevice) bool {
 type devices struct {
 	known map[string]known // by UID
 	gone  graves
+
+	waiting, leaving set
+	asking           map[string]set    // by the id of their bind requests
+	asks             map[string]string // these ids, by UID
 }
 
 type known struct {
@@ -53,7 +57,11 @@ type known struct {
 	assumed time.Time // when it was assumed; zero once the watch has seen a device of the UID
 }
 
-func newDevices() devices { return devices{known: map[string]known{}, gone: newGraves(8192)} }
+func newDevices() devices {
+	return devices{
+		known: map[string]known{}, gone: newGraves(8192), waiting: set{}, leaving: set{}, asking: map[string]set{}, asks: map[string]string{},
+	}
+}
 
 // Assume takes what the API server answered to an own write. A watch event of an older
 // version does not undo it.
@@ -90,6 +98,7 @@ func (f *Feed) putDevice(k known) bool {
 		return false
 	}
 	f.devices.known[uid] = k
+	f.devices.find(k.device)
 	if !counts(k.device) {
 		f.books.DropDevice(uid)
 		return true
@@ -105,6 +114,7 @@ func (f *Feed) dropDevice(uid string) bool {
 	f.devices.gone.add(uid)
 	_, had := f.devices.known[uid]
 	delete(f.devices.known, uid)
+	f.devices.lose(uid)
 	f.books.DropDevice(uid)
 	return had
 }

@@ -86,23 +86,22 @@ func classOf(c *v1alpha1.GPUClass) books.Class {
 }
 
 func (f *Feed) classEvents() events {
-	names := map[string]bool{}
 	return events{
 		put: func(before, now metav1.Object) bool {
+			f.classes[now.GetName()] = now.(*v1alpha1.GPUClass)
 			c := classOf(now.(*v1alpha1.GPUClass))
 			if before != nil && reflect.DeepEqual(c, classOf(before.(*v1alpha1.GPUClass))) {
 				return false
 			}
-			names[c.Name] = true
 			f.books.PutClass(c)
 			return true
 		},
 		drop: func(o metav1.Object) bool {
-			delete(names, o.GetName())
+			delete(f.classes, o.GetName())
 			f.books.DropClass(o.GetName())
 			return true
 		},
-		gone: func() bool { return each(names, f.books.DropClass) },
+		gone: func() bool { return each(f.classes, f.books.DropClass) },
 	}
 }
 
