@@ -305,6 +305,12 @@ func TestBinderHandsOver(t *testing.T) {
 	w.order("a", 4)
 	w.soon(map[string]string{"a": "Held n1"})
 	b := w.replica("b") // takes the term though a does not know
+	w.cluster.Eventually(placed, "b leads", func(context.Context) error {
+		if _, l := w.stored(); l.Holder != "b" {
+			return fmt.Errorf("%s leads", l.Holder)
+		}
+		return nil
+	})
 	w.order("b", 4)
 	w.soon(map[string]string{"b": "Held n1"})
 	w.order("c", 1)
