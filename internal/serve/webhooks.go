@@ -23,7 +23,7 @@ import (
 const (
 	// lookAtCerts is how often the webhooks' certificates are looked at. It is what
 	// they cost, too: a read of the Secret and of each webhook configuration.
-	lookAtCerts = 10 * time.Second
+	lookAtCerts = 5 * time.Second
 	// settleCerts is how long an API server may take to see a bundle.
 	settleCerts = 5 * time.Second
 )
