@@ -94,7 +94,7 @@ func (k *Keeper) NeedLeaderElection() bool { return false }
 func (k *Keeper) look(ctx context.Context) (settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTakes)
 	defer cancel()
-	next, trusted, err := k.keep(ctx)
+	next, err := k.keep(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer func() { k.problem = err }()
@@ -110,9 +110,7 @@ func (k *Keeper) look(ctx context.Context) (settled bool) {
 	switch {
 	case next.is(k.serving):
 		k.waiting = pair{}
-		return trusted
-	case !trusted:
-		k.waiting = pair{}
+		return true
 	case !next.is(k.waiting):
 		k.waiting, k.since = next, now
 	case now.Sub(k.since) >= k.o.Settle:
@@ -124,11 +122,11 @@ func (k *Keeper) look(ctx context.Context) (settled bool) {
 }
 
 // keep makes what is due, has it trusted, and returns the certificate that should be
-// served, and whether the API server trusted it before.
-func (k *Keeper) keep(ctx context.Context) (next pair, trusted bool, err error) {
+// served.
+func (k *Keeper) keep(ctx context.Context) (next pair, err error) {
 	configurations, err := k.configurations(ctx)
 	if err != nil {
-		return pair{}, false, err
+		return pair{}, err
 	}
 	var outside [][]byte
 	for _, c := range configurations {
@@ -136,25 +134,18 @@ func (k *Keeper) keep(ctx context.Context) (next pair, trusted bool, err error) 
 	}
 	data, err := k.secret(ctx, outside)
 	if err != nil {
-		return pair{}, false, err
+		return pair{}, err
 	}
-	trusted = true
 	for _, c := range configurations {
 		changed, err := k.trust(ctx, c, data[caCert])
 		if err != nil {
-			return pair{}, false, err
+			return pair{}, err
 		}
 		if changed {
 			k.o.Log.Info("the API server is told whom to trust", "configuration", c.String(), "authorities", len(parse(data[caCert])))
 		}
 	}
-	if next, err = pairOf(data); err != nil {
-		return pair{}, false, err
-	}
-	for _, b := range outside {
-		trusted = trusted && next.trusted(b, k.o.Name, k.o.Now())
-	}
-	return next, trusted, nil
+	return pairOf(data)
 }
 
 // Certificate is a tls.Config's GetCertificate.

@@ -139,11 +139,3 @@ func pairOf(data map[string][]byte) (pair, error) {
 
 // is reports the same certificate.
 func (p pair) is(other pair) bool { return bytes.Equal(p.pem, other.pem) }
-
-// trusted reports that whoever trusts a bundle believes the certificate to be name's.
-func (p pair) trusted(bundle []byte, name string, now time.Time) bool {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
-	_, err := p.cert.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now})
-	return err == nil
-}

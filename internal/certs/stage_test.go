@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"crypto/x509"
 	"maps"
 	"testing"
 	"time"
@@ -114,4 +115,12 @@ func TestBothAreTrusted(t *testing.T) {
 	if p.trusted(before[caCert], host, now) {
 		t.Error("the next certificate is the earlier authority's")
 	}
+}
+
+// trusted reports that whoever trusts a bundle believes the certificate to be name's.
+func (p pair) trusted(bundle []byte, name string, now time.Time) bool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err := p.cert.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now})
+	return err == nil
 }

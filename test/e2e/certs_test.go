@@ -67,15 +67,15 @@ func newSafe(t *testing.T) *safe {
 // settle is how long keepers wait in these tests.
 const settle = 600 * time.Millisecond
 
-// keeper runs a keeper until the test ends.
-func (s *safe) keeper(config *rest.Config) *certs.Keeper {
+// keeper runs a keeper until it is stopped, or the test ends.
+func (s *safe) keeper(config *rest.Config) (k *certs.Keeper, stop func()) {
 	s.t.Helper()
 	core, err1 := kubernetes.NewForConfig(config)
 	objects, err2 := dynamic.NewForConfig(config)
 	if err := errors.Join(err1, err2); err != nil {
 		s.t.Fatal(err)
 	}
-	k := certs.New(certs.Options{
+	k = certs.New(certs.Options{
 		Core: core, Objects: objects, Secret: types.NamespacedName{Namespace: s.namespace, Name: "certs"}, Name: certsHost,
 		Configurations: []certs.Configuration{certs.Validating(s.hooks)}, Manager: "test", Log: logr.Discard(), Now: time.Now,
 		Look: 50 * time.Millisecond, Settle: settle,
@@ -83,8 +83,9 @@ func (s *safe) keeper(config *rest.Config) *certs.Keeper {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = k.Start(ctx) })
-	s.t.Cleanup(func() { cancel(); running.Wait() })
-	return k
+	stop = func() { cancel(); running.Wait() }
+	s.t.Cleanup(stop)
+	return k, stop
 }
 
 // edit patches the Secret, and returns the certificate that was in it.
@@ -149,13 +150,13 @@ func serves(k *certs.Keeper) []byte {
 // configuration is put back.
 func TestCertificateWaitsForTrust(t *testing.T) {
 	s := newSafe(t)
-	first := s.keeper(s.Config())
+	first, _ := s.keeper(s.Config())
 	s.trust(1)
 	if err := first.Ready(); err == nil || !strings.Contains(err.Error(), "the webhooks have no certificate") {
 		t.Errorf("it is ready at once: %v", err)
 	}
 	s.Eventually(soon, "it is ready", func(context.Context) error { return first.Ready() })
-	second := s.keeper(s.Config())
+	second, _ := s.keeper(s.Config())
 	s.Eventually(soon, "both serve the same", func(context.Context) error {
 		if !bytes.Equal(serves(first), serves(second)) {
 			return errors.New("they do not")
@@ -172,14 +173,22 @@ func TestCertificateWaitsForTrust(t *testing.T) {
 // A replica whose certificate nobody trusts yet goes on with the one from before.
 func TestCertificateStaysUntilTheNextIsTrusted(t *testing.T) {
 	s := newSafe(t)
-	k := s.keeper(s.Config())
+	k, stop := s.keeper(s.Config())
 	s.Eventually(soon, "it is ready", func(context.Context) error { return k.Ready() })
 	// This one may make certificates, and cannot tell the API server.
-	mute := s.keeper(s.User("mute", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "update"}},
+	mute, _ := s.keeper(s.User("mute", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "update"}},
 		rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingwebhookconfigurations"}, Verbs: []string{"get"}}))
 	s.Eventually(soon, "the other one is ready", func(context.Context) error { return mute.Ready() })
 	before := serves(mute)
+	stop()
 	s.remade(s.edit(`{"data":{"ca.key":null}}`))
+	s.Always(2*settle, "the earlier one is served", func(context.Context) error {
+		if !bytes.Equal(serves(mute), before) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	k, _ = s.keeper(s.Config())
 	s.trust(2)
 	at := time.Now()
 	s.Eventually(soon, "both serve the next one", func(context.Context) error {
@@ -215,16 +224,18 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 // Who pauses between reading and writing takes no newer authority away.
 func TestCertificatesOfAPausedReplica(t *testing.T) {
 	s := newSafe(t)
-	k := s.keeper(s.Config())
+	k, _ := s.keeper(s.Config())
 	s.Eventually(soon, "it is ready", func(context.Context) error { return k.Ready() })
 	h := held{once: &sync.Once{}, arrived: make(chan struct{}), leave: make(chan struct{})}
 	slow := s.Config()
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper { h.next = next; return h })
-	paused := s.keeper(slow)
+	paused, _ := s.keeper(slow)
+	leave := sync.OnceFunc(func() { close(h.leave) })
+	t.Cleanup(leave)
 	<-h.arrived
 	s.remade(s.edit(`{"data":{"ca.key":null}}`))
 	s.trust(2)
-	close(h.leave)
+	leave()
 	s.Always(time.Second, "both authorities are trusted", func(context.Context) error {
 		if got := s.authorities(); got[0] != 2 || got[1] != 2 {
 			return errorf("%v are trusted", got)
