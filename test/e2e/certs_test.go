@@ -235,17 +235,32 @@ func TestCertificatesOfAPausedReplica(t *testing.T) {
 	<-h.arrived
 	s.remade(s.edit(`{"data":{"ca.key":null}}`))
 	s.trust(2)
-	leave()
-	s.Always(time.Second, "both authorities are trusted", func(context.Context) error {
-		if got := s.authorities(); got[0] != 2 || got[1] != 2 {
-			return errorf("%v are trusted", got)
+	changes, err := s.Clientset().AdmissionregistrationV1().ValidatingWebhookConfigurations().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: s.hooks}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for event := range changes.ResultChan() {
+			seen++
+			for _, w := range event.Object.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks {
+				if n := bytes.Count(w.ClientConfig.CABundle, []byte("BEGIN")); n != 2 {
+					t.Errorf("%s of version %d trusts %d authorities, want 2", w.Name, seen, n)
+				}
+			}
 		}
-		return nil
 	})
+	leave()
 	s.Eventually(soon, "it serves what the other one serves", func(context.Context) error {
 		if serves(paused) == nil || !bytes.Equal(serves(paused), serves(k)) {
 			return errors.New("it does not")
 		}
 		return nil
 	})
+	changes.Stop()
+	watching.Wait()
+	if seen == 0 {
+		t.Error("nothing was seen")
+	}
 }
