@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"syscall"
@@ -62,6 +64,7 @@ func TestOrdersAreJudged(t *testing.T) {
 	t.Run("refusals", func(t *testing.T) { s.judgesOrders(t) })
 	t.Run("rights", func(t *testing.T) { s.attempt(s.deedsOfCertificates()) })
 	t.Run("certificates", func(t *testing.T) { s.rotatesCertificates(t, proxy) })
+	t.Run("an upgrade", func(t *testing.T) { s.keepsCertificates(t) })
 	t.Run("a replica is killed", func(t *testing.T) {
 		pod, _ := s.leader()
 		s.KillPod(pod, syscall.SIGKILL)
@@ -132,6 +135,26 @@ func (s *stage) judgesOrders(t *testing.T) {
 		if err := s.place(t.Context(), order, false); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// keepsCertificates has an upgrade leave the Secret's data and the caBundle.
+func (s *stage) keepsCertificates(t *testing.T) {
+	t.Helper()
+	kept := func() (map[string][]byte, []byte) {
+		secret, err1 := s.Clientset().CoreV1().Secrets(s.namespace).Get(t.Context(), s.webhookSecret(), metav1.GetOptions{})
+		bundle, err2 := s.trusted(t.Context())
+		if err := errors.Join(err1, err2); err != nil || len(secret.Data) != 4 || len(bundle) == 0 {
+			t.Fatalf("%d keys, %d bytes trusted: %v", len(secret.Data), len(bundle), err)
+		}
+		return secret.Data, bundle
+	}
+	data, bundle := kept()
+	if code, _, _ := s.gpuctl("upgrade"); code != 0 {
+		t.Fatalf("upgrade: exit %d", code)
+	}
+	if after, trusted := kept(); !maps.EqualFunc(after, data, bytes.Equal) || !bytes.Equal(trusted, bundle) {
+		t.Error("the upgrade changes certificates")
 	}
 }
 
