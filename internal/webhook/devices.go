@@ -57,7 +57,7 @@ type devices struct {
 }
 
 // Handle answers one question. It has no side effects.
-func (d *devices) Handle(ctx context.Context, req admission.Request) admission.Response { //nolint:gocritic // the signature is the library's
+func (d *devices) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Create {
 		return admission.Allowed("") // an order does not change
 	}

@@ -72,20 +72,24 @@ func TestDevices(t *testing.T) {
 		"allowed": {change: same},
 		"refused": {
 			same, diagnose.ClassUnlicensed("GPUDevice acme/train", "h200", "nvidia.com/SECRET-1Q"), http.StatusForbidden, metav1.StatusReasonForbidden,
-			"GPU0622: class h200 is not open for orders; ask whoever administers it", []string{`"code":"GPU0622"`, "nvidia.com/SECRET-1Q", `"user":"alice"`, `"name":"train","namespace":"acme"`, `"dryRun":true`},
+			"GPU0622: class h200 is not open for orders; ask whoever administers it",
+			[]string{`"code":"GPU0622"`, "nvidia.com/SECRET-1Q", `"user":"alice"`, `"name":"train","namespace":"acme"`, `"dryRun":true`},
 		},
 		"not judged": {same, errors.New("dial 10.0.0.1"), http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, unjudged, []string{"dial 10.0.0.1", `"level":"ERROR"`}},
 		"not counted yet": {
 			same, diagnose.ClassNotCounted("GPUDevice acme/train", "h200", "x/y"), http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
-			"GPU0625: class h200 cannot be ordered yet; try again", []string{"x/y"},
+			"GPU0625: class h200 cannot be ordered yet; try again",
+			[]string{"x/y"},
 		},
 		"no order": {
 			func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "GPUClass" }, nil, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
-			unjudged, []string{"a GPUClass of gpuctl.dev is no order"},
+			unjudged,
+			[]string{"a GPUClass of gpuctl.dev is no order"},
 		},
 		"not to be decoded": {
 			func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"spec":{"count":"four"}}`) }, nil, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
-			unjudged, []string{"decode a GPUDevice"},
+			unjudged,
+			[]string{"decode a GPUDevice"},
 		},
 		"a change": {change: func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }, err: errors.New("it is judged")},
 		"deletion": {change: func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }, err: errors.New("it is judged")},

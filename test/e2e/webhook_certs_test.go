@@ -10,7 +10,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +109,8 @@ func (s *stage) shake(ctx context.Context, maximum uint16) (served [][]byte, err
 }
 
 // rotatesCertificates changes certificate and authority while orders come in.
-func (s *stage) rotatesCertificates(t *testing.T, v *service) {
+func (s *stage) rotatesCertificates(v *service) {
+	t := s.t
 	t.Helper()
 	if _, err := s.shake(t.Context(), tls.VersionTLS11); err == nil {
 		t.Error("TLS 1.1 is spoken")

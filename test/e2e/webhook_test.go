@@ -61,18 +61,16 @@ func TestOrdersAreJudged(t *testing.T) {
 	going := s.class("going", "{resourceName: "+h200+"}")
 	s.finalize(gpuClasses, going)
 
-	t.Run("refusals", func(t *testing.T) { s.judgesOrders(t) })
-	t.Run("rights", func(t *testing.T) { s.attempt(s.deedsOfCertificates()) })
-	t.Run("certificates", func(t *testing.T) { s.rotatesCertificates(t, proxy) })
-	t.Run("an upgrade", func(t *testing.T) { s.keepsCertificates(t) })
-	t.Run("a replica is killed", func(t *testing.T) {
-		pod, _ := s.leader()
-		s.KillPod(pod, syscall.SIGKILL)
-		s.Eventually(2*time.Second, "the other one answers", func(ctx context.Context) error {
-			return s.place(ctx, s.order("default", "still", "h200", 1), true)
-		})
+	s.judgesOrders()
+	s.attempt(s.deedsOfCertificates())
+	s.rotatesCertificates(proxy)
+	s.keepsCertificates()
+	pod, _ := s.leader()
+	s.KillPod(pod, syscall.SIGKILL)
+	s.Eventually(2*time.Second, "one replica is killed, the other one answers", func(ctx context.Context) error {
+		return s.place(ctx, s.order("default", "still", "h200", 1), true)
 	})
-	t.Run("no replica is left", func(t *testing.T) { s.survivesOutage(t) })
+	s.survivesOutage()
 }
 
 // finalize deletes a cluster-wide object that does not go until the test ends.
@@ -94,7 +92,8 @@ func (s *stage) finalize(kind interface{ String() string }, u *unstructured.Unst
 }
 
 // judgesOrders has orders refused by their codes, and allowed.
-func (s *stage) judgesOrders(t *testing.T) {
+func (s *stage) judgesOrders() {
+	t := s.t
 	t.Helper()
 	ns := s.Namespace()
 	for name, tc := range map[string]struct {
@@ -139,7 +138,8 @@ func (s *stage) judgesOrders(t *testing.T) {
 }
 
 // keepsCertificates has an upgrade leave the Secret's data and the caBundle.
-func (s *stage) keepsCertificates(t *testing.T) {
+func (s *stage) keepsCertificates() {
+	t := s.t
 	t.Helper()
 	kept := func() (map[string][]byte, []byte) {
 		secret, err1 := s.Clientset().CoreV1().Secrets(s.namespace).Get(t.Context(), s.webhookSecret(), metav1.GetOptions{})
@@ -159,7 +159,8 @@ func (s *stage) keepsCertificates(t *testing.T) {
 }
 
 // survivesOutage has everything but new orders go on without any replica.
-func (s *stage) survivesOutage(t *testing.T) {
+func (s *stage) survivesOutage() {
+	t := s.t
 	t.Helper()
 	ns := s.Namespace()
 	if err := s.place(t.Context(), s.order(ns, "before", "h200", 1), false); err != nil {
