@@ -92,9 +92,9 @@ func (k *Keeper) NeedLeaderElection() bool { return false }
 
 // look does what is due, and says whether nothing is left to do.
 func (k *Keeper) look(ctx context.Context) (settled bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookTakes)
+	limited, cancel := context.WithTimeout(ctx, lookTakes)
 	defer cancel()
-	next, err := k.keep(ctx)
+	next, err := k.keep(limited)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer func() { k.problem = err }()

@@ -70,13 +70,18 @@ const settle = 600 * time.Millisecond
 // keeper runs a keeper until it is stopped, or the test ends.
 func (s *safe) keeper(config *rest.Config) (k *certs.Keeper, stop func()) {
 	s.t.Helper()
+	return s.keeperOf("certs", config)
+}
+
+func (s *safe) keeperOf(secret string, config *rest.Config) (k *certs.Keeper, stop func()) {
+	s.t.Helper()
 	core, err1 := kubernetes.NewForConfig(config)
 	objects, err2 := dynamic.NewForConfig(config)
 	if err := errors.Join(err1, err2); err != nil {
 		s.t.Fatal(err)
 	}
 	k = certs.New(certs.Options{
-		Core: core, Objects: objects, Secret: types.NamespacedName{Namespace: s.namespace, Name: "certs"}, Name: certsHost,
+		Core: core, Objects: objects, Secret: types.NamespacedName{Namespace: s.namespace, Name: secret}, Name: certsHost,
 		Configurations: []certs.Configuration{certs.Validating(s.hooks)}, Manager: "test", Log: logr.Discard(), Now: time.Now,
 		Look: 50 * time.Millisecond, Settle: settle,
 	})
@@ -135,6 +140,21 @@ func (s *safe) trust(amount int) {
 		}
 		return nil
 	})
+}
+
+// What the chart makes is not made by anybody else.
+func TestCertificateWithoutItsSecret(t *testing.T) {
+	s := newSafe(t)
+	k, _ := s.keeperOf("none", s.Config())
+	s.Eventually(soon, "it says what is missing", func(context.Context) error {
+		if err := k.Ready(); err == nil || !errors.Is(err, certs.ErrMissing) || !strings.Contains(err.Error(), "Secret "+s.namespace+"/none: it is not there; gpuctl upgrade") {
+			return errorf("it says %v", err)
+		}
+		return nil
+	})
+	if got := s.authorities(); got[0] != 0 || serves(k) != nil {
+		t.Errorf("%v authorities are trusted", got)
+	}
 }
 
 // serves returns the certificate that is served, nil when there is none.
