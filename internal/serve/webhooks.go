@@ -67,15 +67,21 @@ func newAdmission(reach *rest.Config, s *config.Settings, o *Options) (*admissio
 func (a *admission) add(m manager.Manager, client *cluster.Client, o *Options) error {
 	log := o.Log.WithName("webhook")
 	m.GetWebhookServer().Register(webhook.DevicesPath, webhook.Devices(webhook.Classes{Reader: client}, log))
-	var kept error
+	certified := func() error { return nil }
 	if a.keeper != nil {
-		kept = errors.Join(m.Add(a.keeper), m.AddReadyzCheck("certificate", func(*http.Request) error { return a.keeper.Ready() }))
+		certified = a.keeper.Ready
+		if err := m.Add(a.keeper); err != nil {
+			return err
+		}
 	}
 	started := a.server.StartedChecker() // it shakes hands
-	return errors.Join(kept, m.AddReadyzCheck("webhooks", func(r *http.Request) error {
+	return m.AddReadyzCheck("webhooks", func(r *http.Request) error {
+		if err := certified(); err != nil {
+			return err
+		}
 		if err := started(r); err != nil {
 			return fmt.Errorf("the webhooks are not served: %w", err)
 		}
 		return nil
-	}))
+	})
 }
