@@ -209,18 +209,26 @@ func TestPartsOfTheController(t *testing.T) {
 	}
 	budget, network := "PodDisruptionBudget "+controllerName, "NetworkPolicy "+controllerName
 	metrics := []string{"Service " + controllerName, "ClusterRole " + clusterName + "-metrics-reader"}
+	const webhookName = "gpu-operator-hooks-webhook"
+	webhooks := []string{"Service " + webhookName, "ValidatingWebhookConfiguration webhooks" + policySuffix}
 	for name, tc := range map[string]struct {
 		values string
 		want   []string
 	}{
-		"all":            {"gpu: {enabled: true}", slices.Concat(always, metrics, []string{budget, network})},
-		"one replica":    {"{gpu: {enabled: true}, controller: {replicas: 1}}", slices.Concat(always, metrics, []string{network})},
-		"no budget":      {"{gpu: {enabled: true}, controller: {podDisruptionBudget: {enabled: false}}}", slices.Concat(always, metrics, []string{network})},
-		"no metrics":     {"{gpu: {enabled: true}, controller: {metrics: {enabled: false}}}", slices.Concat(always, []string{budget})},
-		"no networks":    {"{gpu: {enabled: true}, networkPolicy: {enabled: false}}", slices.Concat(always, metrics, []string{budget})},
-		"no controller":  {"{gpu: {enabled: true}, controller: {enabled: false}}", nil},
-		"for containers": {"gpu: {enabled: true, variant: container}", nil},
-		"no GPUs":        {"gpu: {enabled: false}", nil},
+		"all":           {"gpu: {enabled: true}", slices.Concat(always, metrics, []string{budget, network})},
+		"one replica":   {"{gpu: {enabled: true}, controller: {replicas: 1}}", slices.Concat(always, metrics, []string{network})},
+		"no budget":     {"{gpu: {enabled: true}, controller: {podDisruptionBudget: {enabled: false}}}", slices.Concat(always, metrics, []string{network})},
+		"no metrics":    {"{gpu: {enabled: true}, controller: {metrics: {enabled: false}}}", slices.Concat(always, []string{budget})},
+		"no networks":   {"{gpu: {enabled: true}, networkPolicy: {enabled: false}}", slices.Concat(always, metrics, []string{budget})},
+		"webhooks":      {"{gpu: {enabled: true}, webhook: {enabled: true}}", slices.Concat(always, metrics, webhooks, []string{budget, network, "Secret " + webhookName + "-cert"})},
+		"webhooks only": {"{gpu: {enabled: true}, controller: {metrics: {enabled: false}}, webhook: {enabled: true}}", slices.Concat(always, webhooks, []string{budget, network, "Secret " + webhookName + "-cert"})},
+		"cert-manager": {"{gpu: {enabled: true}, webhook: {enabled: true, certManager: {enabled: true}}}", slices.Concat(always, metrics, webhooks, []string{
+			budget, network, "Certificate " + webhookName, "Certificate " + webhookName + "-ca", "Issuer " + webhookName, "Issuer " + webhookName + "-self",
+		})},
+		"an issuer of yours": {"{gpu: {enabled: true}, webhook: {enabled: true, certManager: {enabled: true, issuerRef: {name: ours}}}}", slices.Concat(always, metrics, webhooks, []string{budget, network, "Certificate " + webhookName})},
+		"no controller":      {"{gpu: {enabled: true}, controller: {enabled: false}, webhook: {enabled: true}}", nil},
+		"for containers":     {"gpu: {enabled: true, variant: container}", nil},
+		"no GPUs":            {"gpu: {enabled: false}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := mustRender(t, tc.values)

@@ -118,6 +118,8 @@ func TestTemplates(t *testing.T) {
 		"bare":        "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
 		"orders":      "{gpu: {enabled: true}, orders: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, networkPolicy: {enabled: false}}",
 		"orders-only": "{gpu: {enabled: true}, orders: {enabled: true}, tenants: {roles: {enabled: false}, classReaders: []}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, networkPolicy: {enabled: false}}",
+		"webhook":     "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {metrics: {enabled: false}}, webhook: {enabled: true}}",
+		"certmanager": "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, webhook: {enabled: true, port: 9444, certManager: {enabled: true}}}",
 		"controller":  "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {replicas: 1, metrics: {enabled: false}, topologySpreadConstraints: [], priorityClassName: ''}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
 	}
 	for name, values := range tests {

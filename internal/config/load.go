@@ -58,6 +58,7 @@ func Load(file string, flags *pflag.FlagSet) (s Settings, notes []string, err er
 		return s, nil, fmt.Errorf("read the settings of %s: %w", sources(file), err)
 	}
 	s.LeaderElection.Namespace = cmp.Or(s.LeaderElection.Namespace, os.Getenv("POD_NAMESPACE"))
+	s.Webhook.Namespace = cmp.Or(s.Webhook.Namespace, os.Getenv("POD_NAMESPACE"))
 	if err := s.check(); err != nil {
 		return s, nil, fmt.Errorf("the settings of %s cannot work: %w", sources(file), err)
 	}

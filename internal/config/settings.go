@@ -15,6 +15,7 @@ type Settings struct {
 	Health         Health         `mapstructure:"health"`
 	LeaderElection LeaderElection `mapstructure:"leaderElection"`
 	Wiring         Wiring         `mapstructure:"wiring"`
+	Webhook        Webhook        `mapstructure:"webhook"`
 }
 
 // Metrics say where metrics are served.
@@ -48,6 +49,19 @@ type Wiring struct {
 	Resync time.Duration `mapstructure:"resync"`
 }
 
+// Webhook is how admission webhooks are served: with a certificate that is kept in a
+// Secret, or with one that others keep in files.
+type Webhook struct {
+	Enabled bool   `mapstructure:"enabled"`
+	Port    int    `mapstructure:"port"`
+	CertDir string `mapstructure:"certDir"` // of tls.crt and tls.key; "" for the Secret
+	// Namespace has Secret and Service.
+	Namespace     string `mapstructure:"namespace"`
+	Secret        string `mapstructure:"secret"`
+	Service       string `mapstructure:"service"`       // the API server calls it
+	Configuration string `mapstructure:"configuration"` // whose caBundle is kept
+}
+
 // key is one setting that can be given.
 type key struct {
 	name, usage string
@@ -70,6 +84,13 @@ func keys() []key {
 		{"wiring.permit", "permit `SELECTOR=NAME` whatever the nodes say: vendor:device, or a mediated device type, and the resource name (repeatable)", []string(nil)},
 		{"wiring.staleAfter", "`DURATION` for which no node serves the name of an own entry before the entry may go; 0 keeps all", 24 * time.Hour},
 		{"wiring.resync", "`DURATION` after which everything is looked at without anything having happened", 5 * time.Minute},
+		{"webhook.enabled", "judge orders of GPUs before they are stored; needs the chart's webhook configuration", false},
+		{"webhook.port", "`PORT` of the webhooks, by HTTPS", 9443},
+		{"webhook.certDir", "`DIR` of tls.crt and tls.key for the webhooks, which others keep; without it gpuctl keeps a certificate in a Secret", ""},
+		{"webhook.namespace", "`NAMESPACE` of the Secret and the Service (default $POD_NAMESPACE)", ""},
+		{"webhook.secret", "`NAME` of the Secret in which the certificate is kept", ""},
+		{"webhook.service", "`NAME` of the Service by which the API server calls the webhooks", ""},
+		{"webhook.configuration", "`NAME` of the ValidatingWebhookConfiguration that has to trust the certificate", ""},
 	}
 }
 
@@ -123,5 +144,32 @@ func (s *Settings) check() error {
 	refuse(l.LeaseDuration%time.Second != 0, "leaderElection.leaseDuration", "%s is not in whole seconds, as a Lease counts", l.LeaseDuration)
 	refuse(s.Wiring.StaleAfter < 0, "wiring.staleAfter", "%s is below zero", s.Wiring.StaleAfter)
 	refuse(s.Wiring.Resync < time.Second, "wiring.resync", "%s is below a second", s.Wiring.Resync)
+	wrong = append(wrong, s.checkWebhook()...)
 	return errors.Join(wrong...)
+}
+
+// checkWebhook reports settings of the webhooks that cannot work. Where there are none
+// nothing is looked at.
+func (s *Settings) checkWebhook() (wrong []error) {
+	w := &s.Webhook
+	if !w.Enabled {
+		return nil
+	}
+	refuse := func(bad bool, name, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("webhook.%s: %s", name, fmt.Sprintf(format, args...)))
+		}
+	}
+	refuse(w.Port < 1 || w.Port > 65535, "port", "%d is no port", w.Port)
+	refuse(w.Port == s.Metrics.Port, "port", "%d is metrics.port as well", w.Port)
+	refuse(w.Port == s.Health.Port, "port", "%d is health.port as well", w.Port)
+	refuse(w.CertDir != "" && w.Secret != "", "secret", "is %s, and webhook.certDir says that others keep the certificate: give one of them", w.Secret)
+	if w.CertDir != "" {
+		return wrong
+	}
+	refuse(w.Secret == "", "secret", "is not given, and neither is webhook.certDir: there would be no certificate")
+	refuse(w.Service == "", "service", "is not given: the certificate is made for its name")
+	refuse(w.Configuration == "", "configuration", "is not given: nobody would trust the certificate")
+	refuse(w.Namespace == "", "namespace", "is not given, and $POD_NAMESPACE is not set")
+	return wrong
 }

@@ -1,5 +1,5 @@
 // Package serve is the controller's process: the manager with its caches and leader
-// election, the endpoints for metrics and health, and what it runs.
+// election, the endpoints for metrics, health and admission, and what it runs.
 package serve
 
 import (
@@ -64,12 +64,24 @@ func Run(ctx context.Context, s *config.Settings, o Options) error {
 	if err != nil {
 		return err
 	}
+	hooks, err := newAdmission(reach, s, &o)
+	if err != nil {
+		return err
+	}
+	if hooks != nil {
+		options.WebhookServer = hooks.server
+	}
 	m, err := manager.New(reach, options)
 	if err != nil {
 		return client.Explain(fmt.Errorf("start: %w", err))
 	}
 	if s.Wiring.Enabled {
 		if err := keepWired(m, client, s, &o); err != nil {
+			return err
+		}
+	}
+	if hooks != nil {
+		if err := hooks.add(m, client, &o); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,17 @@ app.kubernetes.io/component: controller
 {{- $metrics := dict "port" (ternary (int $c.metrics.port) 0 $c.metrics.enabled) -}}
 {{- $election := pick $c.leaderElection "leaseDuration" "renewDeadline" "retryPeriod" -}}
 {{- $wiring := dict "permit" (include "gpuctl.permits" . | fromJsonArray) "staleAfter" $c.staleAfter "resync" $c.resync -}}
-{{- dict "logLevel" $c.logLevel "metrics" $metrics "health" (dict "port" 8081) "leaderElection" $election "wiring" $wiring | toYaml -}}
+{{- $config := dict "logLevel" $c.logLevel "metrics" $metrics "health" (dict "port" 8081) "leaderElection" $election "wiring" $wiring -}}
+{{- if include "gpuctl.webhook.on" . -}}
+{{- $webhook := dict "enabled" true "port" (int .Values.webhook.port) -}}
+{{- if include "gpuctl.webhook.certManager" . -}}
+{{- $_ := set $webhook "certDir" (include "gpuctl.webhook.certDir" .) -}}
+{{- else -}}
+{{- $_ := merge $webhook (dict "secret" (include "gpuctl.webhook.secret" .) "service" (include "gpuctl.webhook.name" .) "configuration" (include "gpuctl.webhook.configuration" .)) -}}
+{{- end -}}
+{{- $_ := set $config "webhook" $webhook -}}
+{{- end -}}
+{{- $config | toYaml -}}
 {{- end }}
 
 {{/* Constraints without a selector are about the controller's own pods. */}}

@@ -1,0 +1,147 @@
+package charts_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+)
+
+const webhookConfiguration = "webhooks" + policySuffix
+
+// webhooks is what these tests look at of a webhook configuration.
+type webhooks struct {
+	Metadata struct{ Annotations map[string]string }
+	Webhooks []struct {
+		Name                                    string
+		ClientConfig                            map[string]any
+		Rules                                   []map[string]any
+		FailurePolicy, MatchPolicy, SideEffects string
+		TimeoutSeconds                          int
+		NamespaceSelector, ObjectSelector       map[string]any
+		MatchConditions                         []struct{ Name, Expression string }
+	}
+}
+
+// An outage reaches new orders only, and not gpuctl's own.
+func TestWebhookIsNarrow(t *testing.T) {
+	files := mustRender(t, "{gpu: {enabled: true}, webhook: {enabled: true}}")
+	c, found := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
+	if !found || len(c.Webhooks) != 1 {
+		t.Fatalf("%d webhooks", len(c.Webhooks))
+	}
+	w := c.Webhooks[0]
+	rules := []map[string]any{{
+		"apiGroups": []any{v1alpha1.GroupVersion.Group}, "apiVersions": []any{v1alpha1.GroupVersion.Version},
+		"operations": []any{"CREATE"}, "resources": []any{"gpudevices"}, "scope": "Namespaced",
+	}}
+	if diff := cmp.Diff(rules, w.Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if w.FailurePolicy != "Fail" || w.SideEffects != "None" || w.TimeoutSeconds < 5 || w.TimeoutSeconds > 10 || w.MatchPolicy != "Equivalent" {
+		t.Errorf("failure policy %s, side effects %s, %d s, match policy %s", w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, w.MatchPolicy)
+	}
+	selector := map[string]any{"matchExpressions": []any{map[string]any{
+		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", "kube-public", "kube-node-lease", "gpuctl-system"},
+	}}}
+	if diff := cmp.Diff(selector, w.NamespaceSelector); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	own := "request.userInfo.username != 'system:serviceaccount:gpuctl-system:" + controllerName + "'"
+	if len(w.MatchConditions) != 1 || w.MatchConditions[0].Expression != own {
+		t.Errorf("conditions %v, want %s", w.MatchConditions, own)
+	}
+	handler, err := os.ReadFile("../internal/webhook/devices.go")
+	if path, _ := w.ClientConfig["service"].(map[string]any)["path"].(string); err != nil || !strings.Contains(string(handler), `DevicesPath = "`+path+`"`) {
+		t.Errorf("%q is served by nobody: %v", path, err)
+	}
+}
+
+// The program keeps the certificate of the very Service that is called, and may touch
+// nothing else than the Secret and the configuration that it is told of.
+func TestWebhookCertificateIsTheControllers(t *testing.T) {
+	files := mustRender(t, "{gpu: {enabled: true}, webhook: {enabled: true}}")
+	c, _ := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
+	got := config(t, files)["webhook"].(map[string]any)
+	service := c.Webhooks[0].ClientConfig["service"].(map[string]any)["name"]
+	want := map[string]any{"enabled": true, "port": 9443.0, "secret": "gpu-operator-hooks-webhook-cert", "service": service, "configuration": webhookConfiguration}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string][]string{
+		"secrets " + want["secret"].(string):                      {"get", "update"},
+		"validatingwebhookconfigurations " + webhookConfiguration: {"get", "update"},
+	}, rights(t, files)); diff != "" {
+		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+	type secret struct{ Data, StringData map[string]string }
+	if s, found := as[secret](t, files, "Secret", want["secret"].(string)); !found || len(s.Data)+len(s.StringData) > 0 {
+		t.Errorf("Secret %t with data, which an upgrade would put back: %v", found, s)
+	}
+}
+
+// With cert-manager the program is told of files, and has no right to Secrets.
+func TestWebhookCertificateIsCertManagers(t *testing.T) {
+	files := mustRender(t, "{gpu: {enabled: true}, webhook: {enabled: true, certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: ours}}}}")
+	c, _ := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
+	type certificate struct {
+		Spec struct {
+			SecretName string
+			DNSNames   []string
+			IssuerRef  map[string]string
+		}
+	}
+	made, _ := as[certificate](t, files, "Certificate", "gpu-operator-hooks-webhook")
+	if from := c.Metadata.Annotations["cert-manager.io/inject-ca-from"]; from != "gpuctl-system/gpu-operator-hooks-webhook" {
+		t.Errorf("the caBundle is injected from %q", from)
+	}
+	if !slices.Equal(made.Spec.DNSNames, []string{"gpu-operator-hooks-webhook.gpuctl-system.svc"}) || made.Spec.IssuerRef["name"] != "ours" || made.Spec.IssuerRef["kind"] != "ClusterIssuer" {
+		t.Errorf("certificate %+v", made.Spec)
+	}
+	if diff := cmp.Diff(map[string]any{"enabled": true, "port": 9443.0, "certDir": "/etc/gpuctl-webhook"}, config(t, files)["webhook"]); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if got := rights(t, files); len(got) > 0 {
+		t.Errorf("rights %v", got)
+	}
+	deployment := files[controllerDir+"deployment.yaml"]
+	for _, line := range []string{"mountPath: /etc/gpuctl-webhook", "secretName: " + made.Spec.SecretName} {
+		if !strings.Contains(deployment, line) {
+			t.Errorf("no %q in\n%s", line, deployment)
+		}
+	}
+}
+
+// rights returns the controller's to Secrets and webhook configurations: verbs by
+// resource and name.
+func rights(t *testing.T, files map[string]string) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for document := range strings.SplitSeq(files[controllerDir+"rbac.yaml"], "\n---") {
+		var r role
+		if err := yaml.Unmarshal([]byte(document), &r); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range r.Rules {
+			for _, resource := range rule.Resources {
+				if resource == "secrets" || strings.HasSuffix(resource, "webhookconfigurations") {
+					out[resource+" "+strings.Join(rule.ResourceNames, ",")] = rule.Verbs
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Two servers cannot listen on one port.
+func TestWebhookPortIsItsOwn(t *testing.T) {
+	_, err := render(t, load(t), "{gpu: {enabled: true}, controller: {metrics: {port: 9443}}, webhook: {enabled: true}}")
+	if err == nil || !strings.Contains(err.Error(), "webhook.port: 9443 is controller.metrics.port as well") {
+		t.Errorf("the error is %v", err)
+	}
+}
