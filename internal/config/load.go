@@ -59,6 +59,7 @@ func Load(file string, flags *pflag.FlagSet) (s Settings, notes []string, err er
 	}
 	s.LeaderElection.Namespace = cmp.Or(s.LeaderElection.Namespace, os.Getenv("POD_NAMESPACE"))
 	s.Webhook.Namespace = cmp.Or(s.Webhook.Namespace, os.Getenv("POD_NAMESPACE"))
+	s.Orders.Namespace = cmp.Or(s.Orders.Namespace, os.Getenv("POD_NAMESPACE"))
 	if err := s.check(); err != nil {
 		return s, nil, fmt.Errorf("the settings of %s cannot work: %w", sources(file), err)
 	}

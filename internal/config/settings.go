@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Settings are how gpuctl serve runs.
@@ -16,6 +18,7 @@ type Settings struct {
 	LeaderElection LeaderElection `mapstructure:"leaderElection"`
 	Wiring         Wiring         `mapstructure:"wiring"`
 	Webhook        Webhook        `mapstructure:"webhook"`
+	Orders         Orders         `mapstructure:"orders"`
 }
 
 // Metrics say where metrics are served.
@@ -62,6 +65,17 @@ type Webhook struct {
 	Configuration string `mapstructure:"configuration"` // whose caBundle is kept
 }
 
+// Orders are how orders of GPUs are met.
+type Orders struct {
+	Enabled   bool   `mapstructure:"enabled"`
+	Namespace string `mapstructure:"namespace"` // of the ledger and the settings
+	// ResourceNames count as GPUs besides those that are found.
+	ResourceNames []string `mapstructure:"resourceNames"`
+	// Tenants selects the namespaces that are tenants', as kubectl's -l does.
+	Tenants  string `mapstructure:"tenants"`
+	Provider string `mapstructure:"provider"` // "labels" or "cozystack": who is below whom
+}
+
 // key is one setting that can be given.
 type key struct {
 	name, usage string
@@ -90,6 +104,11 @@ func keys() []key {
 		{"webhook.namespace", "`NAMESPACE` of the Secret and the Service (default $POD_NAMESPACE)", ""},
 		{"webhook.secret", "`NAME` of the Secret in which the certificate is kept", ""},
 		{"webhook.service", "`NAME` of the Service by which the API server calls the webhooks", ""},
+		{"orders.enabled", "give ordered GPUs their units, and hold them", false},
+		{"orders.namespace", "`NAMESPACE` of the ledger and of gpuctl-settings (default $POD_NAMESPACE)", ""},
+		{"orders.resourceNames", "resource `NAME` that counts as a GPU besides those that are found (repeatable)", []string(nil)},
+		{"orders.tenants", "`SELECTOR` of the namespaces that are tenants'", "kubernetes.io/metadata.name notin (kube-system,kube-public,kube-node-lease)"},
+		{"orders.provider", "`NAME` of what says who is a tenant below whom, and what each may have: labels or cozystack", "labels"},
 		{"webhook.configuration", "`NAME` of the ValidatingWebhookConfiguration that has to trust the certificate", ""},
 	}
 }
@@ -145,6 +164,7 @@ func (s *Settings) check() error {
 	refuse(s.Wiring.StaleAfter < 0, "wiring.staleAfter", "%s is below zero", s.Wiring.StaleAfter)
 	refuse(s.Wiring.Resync < time.Second, "wiring.resync", "%s is below a second", s.Wiring.Resync)
 	wrong = append(wrong, s.checkWebhook()...)
+	wrong = append(wrong, s.checkOrders()...)
 	return errors.Join(wrong...)
 }
 
@@ -171,5 +191,25 @@ func (s *Settings) checkWebhook() (wrong []error) {
 	refuse(w.Service == "", "service", "is not given: the certificate is made for its name")
 	refuse(w.Configuration == "", "configuration", "is not given: nobody would trust the certificate")
 	refuse(w.Namespace == "", "namespace", "is not given, and $POD_NAMESPACE is not set")
+	return wrong
+}
+
+// checkOrders reports settings of orders that cannot work.
+func (s *Settings) checkOrders() (wrong []error) {
+	o := &s.Orders
+	if _, err := labels.Parse(o.Tenants); err != nil {
+		wrong = append(wrong, fmt.Errorf("orders.tenants: %w", err))
+	}
+	if !slices.Contains([]string{"labels", "cozystack"}, o.Provider) {
+		wrong = append(wrong, fmt.Errorf("orders.provider: %q is neither labels nor cozystack", o.Provider))
+	}
+	for _, name := range o.ResourceNames {
+		if !strings.Contains(name, "/") {
+			wrong = append(wrong, fmt.Errorf("orders.resourceNames: %q has no domain: an extended resource is written domain/name", name))
+		}
+	}
+	if o.Enabled && o.Namespace == "" {
+		wrong = append(wrong, errors.New("orders.namespace: is not given, and $POD_NAMESPACE is not set"))
+	}
 	return wrong
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -75,13 +76,12 @@ func Run(ctx context.Context, s *config.Settings, o Options) error {
 	if err != nil {
 		return client.Explain(fmt.Errorf("start: %w", err))
 	}
-	if s.Wiring.Enabled {
-		if err := keepWired(m, client, s, &o); err != nil {
-			return err
-		}
+	p := &process{m: m, client: client, s: s, o: &o}
+	if err := errors.Join(p.watch(), p.keepWired(), p.meetOrders()); err != nil {
+		return err
 	}
 	if hooks != nil {
-		if err := hooks.add(m, client, &o); err != nil {
+		if err := hooks.add(p); err != nil {
 			return err
 		}
 	}
@@ -95,28 +95,53 @@ func Run(ctx context.Context, s *config.Settings, o Options) error {
 	return client.Explain(m.Start(ctx))
 }
 
+// process is what is run together.
+type process struct {
+	m      manager.Manager
+	client *cluster.Client
+	s      *config.Settings
+	o      *Options
+
+	watcher *cluster.Watcher
+	wired   atomic.Pointer[wiring.Controller]
+	feed    *cluster.Feed // nil without orders
+}
+
+// watch has the objects held that all else follows from.
+func (p *process) watch() error {
+	if !p.s.Wiring.Enabled && !p.s.Orders.Enabled {
+		return nil
+	}
+	p.watcher = cluster.NewWatcher(p.client, p.m.GetCache(), func() {
+		if c := p.wired.Load(); c != nil {
+			c.Changed()
+		}
+	}, p.o.Log.WithName("watch"))
+	return errors.Join(p.m.Add(p.watcher), p.m.AddReadyzCheck("caches", func(*http.Request) error {
+		if !p.watcher.Synced() || p.feed != nil && !p.feed.Synced() {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}))
+}
+
 // keepWired makes the manager keep the wiring true.
-func keepWired(m manager.Manager, client *cluster.Client, s *config.Settings, o *Options) error {
+func (p *process) keepWired() error {
+	if !p.s.Wiring.Enabled {
+		return nil
+	}
 	counted, err := wiring.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err
 	}
-	var c *wiring.Controller
-	watcher := cluster.NewWatcher(client, m.GetCache(), func() { c.Changed() }, o.Log.WithName("watch"))
-	c = wiring.New(wiring.Options{
-		Client: client, Watcher: watcher, Permits: o.Permits, StaleAfter: s.Wiring.StaleAfter, Resync: s.Wiring.Resync,
-		Instance: o.Instance, Metrics: counted, Log: o.Log.WithName("wiring"), Now: time.Now,
+	c := wiring.New(wiring.Options{
+		Client: p.client, Watcher: p.watcher, Permits: p.o.Permits, StaleAfter: p.s.Wiring.StaleAfter, Resync: p.s.Wiring.Resync,
+		Instance: p.o.Instance, Metrics: counted, Log: p.o.Log.WithName("wiring"), Now: time.Now,
 	})
+	p.wired.Store(c)
 	return errors.Join(
-		m.Add(watcher),
-		c.SetupWithManager(m),
-		m.AddHealthzCheck("wiring", func(*http.Request) error { return c.Alive() }),
-		m.AddReadyzCheck("caches", func(*http.Request) error {
-			if !watcher.Synced() {
-				return errors.New("the caches are not filled yet")
-			}
-			return nil
-		}),
+		c.SetupWithManager(p.m),
+		p.m.AddHealthzCheck("wiring", func(*http.Request) error { return c.Alive() }),
 	)
 }
 
@@ -131,6 +156,7 @@ func managerOptions(reach *rest.Config, s *config.Settings, o *Options) (manager
 	lock, err := lockOf(reach, s, o)
 	return manager.Options{
 		Logger: o.Log,
+		Scheme: cluster.CacheOptions().Scheme,
 		Cache:  cluster.CacheOptions(),
 		Metrics: metricsserver.Options{
 			BindAddress: at(s.Metrics.Port), SecureServing: true, CertDir: s.Metrics.CertDir,

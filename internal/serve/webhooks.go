@@ -11,11 +11,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/gpuctl/gpuctl/internal/certs"
-	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/config"
 	"github.com/gpuctl/gpuctl/internal/webhook"
 )
@@ -64,9 +62,13 @@ func newAdmission(reach *rest.Config, s *config.Settings, o *Options) (*admissio
 
 // add makes the manager serve the webhooks, on every replica. It is not ready before
 // somebody could call them.
-func (a *admission) add(m manager.Manager, client *cluster.Client, o *Options) error {
-	log := o.Log.WithName("webhook")
-	m.GetWebhookServer().Register(webhook.DevicesPath, webhook.Devices(webhook.Classes{Reader: client}, log))
+func (a *admission) add(p *process) error {
+	m := p.m
+	var orders webhook.Orders = webhook.Classes{Reader: p.client}
+	if p.feed != nil {
+		orders = judge{p.feed}
+	}
+	m.GetWebhookServer().Register(webhook.DevicesPath, webhook.Devices(orders, p.o.Log.WithName("webhook")))
 	certified := func() error { return nil }
 	if a.keeper != nil {
 		certified = a.keeper.Ready

@@ -15,14 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/charts"
 )
 
 var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	gpuClasses  = v1alpha1.GroupVersion.WithResource("gpuclasses")
-	gpuDevices  = v1alpha1.GroupVersion.WithResource("gpudevices")
 )
 
 // orderKinds installs the kinds that the chart does not install yet, until the test

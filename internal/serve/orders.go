@@ -1,0 +1,78 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/gpuctl/gpuctl/internal/bind"
+	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/webhook"
+)
+
+// meetOrders makes the manager keep the books, on every replica, and give orders their
+// units, on the one that leads.
+func (p *process) meetOrders() error {
+	o := &p.s.Orders
+	if !o.Enabled {
+		return nil
+	}
+	tenants, err := labels.Parse(o.Tenants)
+	if err != nil {
+		return err
+	}
+	listed := make([]gpu.ResourceName, len(o.ResourceNames))
+	for i, name := range o.ResourceNames {
+		listed[i] = gpu.ResourceName(name)
+	}
+	var binder *bind.Binder
+	var publisher *bind.Publisher
+	p.feed = cluster.NewFeed(p.client, p.m.GetCache(), p.watcher, cluster.FeedOptions{
+		Namespace: o.Namespace, Listed: listed, Tenants: tenants, Cozystack: o.Provider == "cozystack", Log: p.o.Log.WithName("feed"),
+		Changed: func() {
+			binder.Changed()
+			publisher.Changed()
+		},
+	})
+	common := bind.BinderOptions{
+		Feed: p.feed, Client: p.m.GetClient(), Live: p.m.GetAPIReader(), Now: time.Now, Log: p.o.Log.WithName("binder"),
+		Ledger: bind.New(bind.Options{
+			Client: p.m.GetClient(), Live: p.m.GetAPIReader(), Namespace: o.Namespace, Holder: p.o.Instance, Now: time.Now,
+		}),
+	}
+	binder, publisher = bind.NewBinder(common), bind.NewPublisher(common, o.Namespace)
+	return errors.Join(p.m.Add(p.feed), p.m.Add(leading(binder.Start)), p.m.Add(leading(publisher.Start)))
+}
+
+// leading runs while this replica leads.
+type leading func(context.Context) error
+
+var _ manager.LeaderElectionRunnable = leading(nil)
+
+// Start implements Runnable.
+func (l leading) Start(ctx context.Context) error { return l(ctx) }
+
+// NeedLeaderElection implements LeaderElectionRunnable.
+func (leading) NeedLeaderElection() bool { return true }
+
+// errNotYet says that an order cannot be judged before all is known that it is judged by.
+var errNotYet = errors.New("the caches are not filled yet")
+
+// judge judges orders by the books.
+type judge struct{ feed *cluster.Feed }
+
+// Admit implements webhook.Orders.
+func (j judge) Admit(_ context.Context, o webhook.Order) (err error) {
+	if !j.feed.Synced() {
+		return errNotYet
+	}
+	j.feed.Books(func(b *books.Books) {
+		err = b.Admit(books.Order{Object: o.String(), Namespace: o.Namespace, Class: o.Class, Count: o.Count})
+	})
+	return err
+}
