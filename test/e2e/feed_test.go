@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/charts"
@@ -44,6 +45,7 @@ type fed struct {
 // feed starts a feed of its own, and waits until it is complete.
 func feed(t *testing.T, c *testcluster.Cluster, o cluster.FeedOptions) *fed {
 	t.Helper()
+	log.SetLogger(logr.Discard())
 	config := c.Config()
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := cluster.ForConfig(config)
@@ -241,6 +243,7 @@ func TestFeed(t *testing.T) {
 	f.followsAgents()
 	f.followsNames()
 	f.followsUses()
+	f.followsSilence()
 	f.followsHierarchies()
 	f.sameAs(feed(t, c, cluster.FeedOptions{}))
 	f.survivesRestart()
@@ -370,6 +373,45 @@ func (f *fed) followsUses() {
 	f.place(f.device("train-b", 4), "n1", 4, "")
 	f.soonIs("another one", f.free("n1", 4))
 }
+
+// settles returns a check of how many writes bring nodes and devices together again.
+func (f *fed) settles(want int) func(context.Context) error {
+	return func(context.Context) (err error) {
+		f.Books(func(b *books.Books) {
+			round := b.Begin()
+			defer round.Close()
+			if got := round.Settle(); len(got) != want {
+				err = fmt.Errorf("it takes %+v", got)
+			}
+		})
+		return err
+	}
+}
+
+// followsSilence has the agent of a node report fewer GPUs than are held: something is
+// concluded when it is not silent.
+func (f *fed) followsSilence() {
+	f.namespace("gpuctl", "")
+	const function = `{"address":"0000:%s:00.0","id":"10de:2335","class":"0302","driver":"vfio-pci","role":"gpu"}`
+	report := f.Create(f.Decode(`{apiVersion: gpuctl.dev/v1alpha1, kind: GPUNode, metadata: {name: n1}, spec: {agentVersion: v1, gpus: 1, onVFIO: 1, functions: [` + fmt.Sprintf(function, "18") + `]}}`))
+	f.soonIs("fewer are served than held", f.free("n1", 0))
+	f.Always(askedFor, "its agent is silent", f.settles(0))
+	part := "labels: {app.kubernetes.io/part-of: gpuctl, app.kubernetes.io/component: agent}"
+	spec := `selector: {matchLabels: {app.kubernetes.io/component: agent}}, template: {metadata: {` + part + `}, spec: {containers: [{name: agent, image: "i:1"}]}}`
+	set := f.Create(f.Decode("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: gpuctl, " + part + "}, spec: {" + spec + "}}"))
+	f.Create(f.Decode("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: gpuctl}}"))
+	f.Create(f.Decode(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: agent-1, namespace: gpuctl, %s, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: %s, controller: true}]},
+		spec: {nodeName: n1, containers: [{name: agent, image: "i:1"}]}}`, part, set.GetUID())))
+	f.Create(f.Decode(fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %s, namespace: gpuctl, %s}, spec: {holderIdentity: n1, leaseDurationSeconds: 600, renewTime: %q}}`,
+		v1alpha1.AgentLease("n1"), part, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"))))
+	f.patch(report, `{"spec":{"gpus":2,"functions":[`+fmt.Sprintf(function, "18")+","+fmt.Sprintf(function, "2a")+`]}}`)
+	f.Eventually(2*askedFor, "it reports, and some are lost", f.settles(1))
+	f.remove(report)
+	f.soonIs("no report", f.settles(0))
+}
+
+// askedFor is within which time an agent is asked for after it has written.
+const askedFor = 4 * time.Second
 
 // running returns a check of what runs of a lost device.
 func (f *fed) running(node, uid string, units int64) func(context.Context) error {
