@@ -174,6 +174,9 @@ func (w *Watcher) follow(ctx context.Context) (done bool) {
 		case meta.IsNoMatchError(err):
 			err = w.remove(ctx, &k, defined)
 			done = done && !defined
+		default: // the API server does not answer: nor would it for the next kind
+			w.log.Error(err, "watch", "kind", k.GroupKind.String())
+			return false
 		}
 		if err != nil {
 			failed = true
