@@ -86,7 +86,7 @@ func TestStrangersKey(t *testing.T) {
 // one leads.
 func TestRace(t *testing.T) {
 	w := newWorld(t)
-	const parties, rounds = 4, 15
+	const parties, rounds = 4, 10
 	var mu sync.Mutex
 	holders := map[int64]string{}
 	var last int64
