@@ -37,7 +37,7 @@ const (
 )
 
 // AnnotationLedger is on devices that a leader has fenced after the ledger was made anew:
-// the UID of that ledger.
+// the UID of that ledger. On the ledger it is its own UID, by which a copy is known.
 const AnnotationLedger = GroupName + "/ledger"
 
 // FinalizerUnits is on a device for as long as it holds units.

@@ -240,27 +240,47 @@ func (w *world) attach(name string) {
 	w.must(admin.Status().Update(w.Context(), d))
 }
 
-// A swap whose answer was lost is not taken for done when somebody else leads since.
+// A swap whose answer was lost is not taken for done when somebody else leads since, or
+// may have: the ledger is another one.
 func TestSwapLostThenDeposed(t *testing.T) {
-	w := newWorld(t)
-	p := w.leader("a")
-	d := w.device("d")
-	p.set(func(x *exchange) error {
-		if x.what == "ledger" && x.verb == "PUT" && x.n == 1 {
-			err := x.drop()
-			w.leader("b")
-			return err
-		}
-		return x.send()
-	})
-	if _, err := p.Commit(t.Context(), []Entry{place(d, "n1")}); !errors.Is(err, ErrDeposed) {
-		t.Errorf("error %v", err)
-	}
-	if log := p.took(); slices.ContainsFunc(log, func(l string) bool { return strings.HasPrefix(l, "PUT status") }) {
-		t.Errorf("it wrote: %v", log)
-	}
-	if got := nodeOf(w.get("d")); got != "n1" {
-		t.Errorf("b replayed to %q", got)
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   string // where the device is then
+	}{
+		"another one leads": {func(w *world) { w.leader("b") }, "n1"},
+		"restored from a copy": {func(w *world) {
+			m, _ := w.stored()
+			w.must(admin.Delete(w.Context(), m))
+			m.ResourceVersion, m.UID = "", ""
+			w.must(admin.Create(w.Context(), m))
+		}, ""},
+		"gone": {func(w *world) {
+			m, _ := w.stored()
+			w.must(admin.Delete(w.Context(), m))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.leader("a")
+			d := w.device("d")
+			p.set(func(x *exchange) error {
+				if x.what == "ledger" && x.verb == "PUT" && x.n == 1 {
+					err := x.drop()
+					tc.change(w)
+					return err
+				}
+				return x.send()
+			})
+			if _, err := p.Commit(t.Context(), []Entry{place(d, "n1")}); !errors.Is(err, ErrDeposed) {
+				t.Errorf("error %v", err)
+			}
+			if log := p.took(); slices.ContainsFunc(log, func(l string) bool { return strings.HasPrefix(l, "PUT status") }) {
+				t.Errorf("it wrote: %v", log)
+			}
+			if got := nodeOf(w.get("d")); got != tc.want {
+				t.Errorf("it is on %q", got)
+			}
+		})
 	}
 }
 

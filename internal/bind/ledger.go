@@ -87,8 +87,11 @@ func (l *Ledger) take(ctx context.Context) error {
 		}
 		next, err := v1alpha1.DecodeLedger(found.Data)
 		if err != nil {
-			return refused, fmt.Errorf("%w: namespace %s: %w; restore it, or delete it, and it is made anew without a loss: kubectl -n %s delete configmap %s",
+			return refused, fmt.Errorf("%w: namespace %s: %w; delete it, and it is made anew without a loss: kubectl -n %s delete configmap %s",
 				ErrUnreadable, l.Namespace, err, l.Namespace, v1alpha1.LedgerName)
+		}
+		if found.Annotations[v1alpha1.AnnotationLedger] != string(found.UID) {
+			next.Unfenced = true // it is new, or a copy of another one, which may have had a batch since
 		}
 		next.Term++
 		next.Holder = l.Holder
@@ -162,6 +165,7 @@ func (l *Ledger) update(ctx context.Context, over *corev1.ConfigMap, next v1alph
 	}
 	changed := over.DeepCopy()
 	changed.Data[v1alpha1.LedgerKey] = text
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationLedger, string(over.UID))
 	if err := l.Client.Update(ctx, changed); err != nil {
 		return err
 	}

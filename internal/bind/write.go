@@ -27,6 +27,7 @@ func (l *Ledger) write(ctx context.Context, e v1alpha1.LedgerEntry, d *v1alpha1.
 			out = Outcome{Result: Written, Device: changed}
 			return done, nil
 		case got == gone:
+			out = Outcome{}
 			return done, nil
 		case got == conflict:
 			out, got, err = l.look(ctx, e)
