@@ -38,6 +38,10 @@ func defaults(change func(*Settings)) Settings {
 		LeaderElection: LeaderElection{Enabled: true, Namespace: "ns", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
 		Wiring:         Wiring{Enabled: true, StaleAfter: 24 * time.Hour, Resync: 5 * time.Minute},
 		Webhook:        Webhook{Port: 9443, Namespace: "ns"},
+		Orders: Orders{
+			Namespace: "ns", Provider: "labels",
+			Tenants: "kubernetes.io/metadata.name notin (kube-system,kube-public,kube-node-lease)",
+		},
 	}
 	change(&s)
 	return s
@@ -98,6 +102,11 @@ func TestLoad(t *testing.T) {
 		"webhooks whose certificate others keep": {
 			file: "webhook: {enabled: true, certDir: /certs}\nmetrics: {port: 0}\n", want: func(s *Settings) {
 				s.Metrics.Port, s.Webhook.Enabled, s.Webhook.CertDir = 0, true, "/certs"
+			},
+		},
+		"orders": {
+			file: "orders: {enabled: true, resourceNames: [nvidia.com/gpu], tenants: tenant, provider: cozystack}\n", want: func(s *Settings) {
+				s.Orders = Orders{Enabled: true, Namespace: "ns", ResourceNames: []string{"nvidia.com/gpu"}, Tenants: "tenant", Provider: "cozystack"}
 			},
 		},
 		"what is not served has no fault": {file: "webhook: {port: 8443}\n", want: func(s *Settings) { s.Webhook.Port = 8443 }},
@@ -166,6 +175,9 @@ func TestLoadRefuses(t *testing.T) {
 		"a deadline before a retry":      {file: "leaderElection: {retryPeriod: 9s}\n", want: []string{"leaderElection.renewDeadline: 10s is not above 1.2 × retryPeriod (9s)"}},
 		"no time at all":                 {file: "wiring: {resync: 0s, staleAfter: -1h}\n", want: []string{"wiring.resync: 0s", "wiring.staleAfter: -1h"}},
 		"no namespace":                   {env: map[string]string{"POD_NAMESPACE": ""}, want: []string{"leaderElection.namespace"}},
+		"orders of whom nobody knows": {file: "orders: {enabled: true, tenants: 'a in', provider: hnc, resourceNames: [gpu]}\n", want: []string{
+			"orders.tenants: ", `orders.provider: "hnc" is neither labels nor cozystack`, `orders.resourceNames: "gpu" has no domain`,
+		}},
 		"webhooks without a certificate": {file: "webhook: {enabled: true}\n", want: []string{
 			"webhook.secret: is not given, and neither is webhook.certDir", "webhook.service: is not given", "webhook.configuration: is not given",
 		}},
