@@ -26,3 +26,18 @@ func TestHugePodLeavesBudgetsAsTheyWere(t *testing.T) {
 		t.Errorf("4 more than 6 of a budget of 8: got %v", err)
 	}
 }
+
+// TestHugePodLeavesNodesAsTheyWere: the same of what pods take of nodes.
+func TestHugePodLeavesNodesAsTheyWere(t *testing.T) {
+	b := filled(-1)
+	b.PutPod(pod("raw", "n1", 4))
+	b.Snapshot()
+	huge := pod("huge", "n1", math.MaxInt64)
+	huge.Namespace = "mallory"
+	b.PutPod(huge)
+	b.Snapshot()
+	b.DropPod("mallory", "huge")
+	if got := b.Snapshot().Free("n1", h200); got != 4 {
+		t.Errorf("a pod has 4 of 8: %d are free", got)
+	}
+}
