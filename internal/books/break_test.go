@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpuctl/gpuctl/internal/tenant"
+	"github.com/gpuctl/gpuctl/internal/usage"
 )
 
 // TestHugePodLeavesBudgetsAsTheyWere: a pod may ask for the largest number there is, and
@@ -39,5 +40,28 @@ func TestHugePodLeavesNodesAsTheyWere(t *testing.T) {
 	b.DropPod("mallory", "huge")
 	if got := b.Snapshot().Free("n1", h200); got != 4 {
 		t.Errorf("a pod has 4 of 8: %d are free", got)
+	}
+}
+
+// TestHealWaitsForRoom: a running VM whose units are back needs none that are free, and
+// still the node may not hold more than it serves if what makes room is not written.
+func TestHealWaitsForRoom(t *testing.T) {
+	b := filled(-1, lost(attached("v", on("n1", device("a", 4)))), on("n1", device("b", 2)))
+	b.PutNode(node("n1", 4))
+	b.PutVMI(usage.VMI{UID: "v", Namespace: "acme-dev", ActivePods: map[string]string{"p": "n1"}})
+	b.PutPod(pod("p", "n1", 4))
+	r := b.Begin()
+	writes := r.Settle()
+	r.Close()
+	for _, w := range writes {
+		if w.UID != "a" { // b's write fails
+			continue
+		}
+		d, _ := b.Device(w.UID)
+		d.Node, d.Resource, d.Lost = w.Node, w.Resource, w.Lost
+		b.PutDevice(d)
+	}
+	if served, held := b.Snapshot().Units("n1", h200); held > served {
+		t.Errorf("n1 serves %d and holds %d, when only one of %+v is written", served, held, writes)
 	}
 }
