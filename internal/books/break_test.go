@@ -65,3 +65,24 @@ func TestHealWaitsForRoom(t *testing.T) {
 		t.Errorf("n1 serves %d and holds %d, when only one of %+v is written", served, held, writes)
 	}
 }
+
+// TestHealWaitsForWhoIsLost: the same where another one's loss makes room.
+func TestHealWaitsForWhoIsLost(t *testing.T) {
+	b := filled(-1, lost(attached("v", on("n1", device("a", 3)))), attached("w", on("n1", device("b", 8))))
+	b.DropNode("n2")
+	b.PutNode(node("n1", 7))
+	b.PutVMI(usage.VMI{UID: "v", Namespace: "acme-dev", ActivePods: map[string]string{"p": "n1"}})
+	b.PutPod(pod("p", "n1", 3))
+	r := b.Begin()
+	writes := r.Settle()
+	r.Close()
+	for _, w := range writes {
+		if d, _ := b.Device(w.UID); w.UID == "a" {
+			d.Lost = w.Lost
+			b.PutDevice(d)
+		}
+	}
+	if d, _ := b.Device("a"); !d.Lost {
+		t.Errorf("8 of 7 are held, and 3 more since only one of %+v is written", writes)
+	}
+}
