@@ -86,3 +86,20 @@ func TestHealWaitsForWhoIsLost(t *testing.T) {
 		t.Errorf("8 of 7 are held, and 3 more since only one of %+v is written", writes)
 	}
 }
+
+// TestRoundDecidesOnceOnADevice: a batch has each device once.
+func TestRoundDecidesOnceOnADevice(t *testing.T) {
+	b := filled(-1, attached("v", on("n1", device("a", 4))), on("n1", device("b", 4)))
+	b.PutNode(node("n1", 4))
+	r := b.Begin()
+	defer r.Close()
+	writes := r.Settle()
+	more, err := r.Bind([]string{"b"}, nil)
+	seen := map[string]bool{}
+	for _, w := range append(writes, more...) {
+		if seen[w.UID] {
+			t.Errorf("%s is written twice: %+v, then %+v (%v)", w.UID, writes, more, err)
+		}
+		seen[w.UID] = true
+	}
+}
