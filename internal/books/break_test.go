@@ -103,3 +103,27 @@ func TestRoundDecidesOnceOnADevice(t *testing.T) {
 		seen[w.UID] = true
 	}
 }
+
+// TestHeldDeviceKeepsItsNode: a device that has a node keeps what it has, whatever became
+// of its class.
+func TestHeldDeviceKeepsItsNode(t *testing.T) {
+	tests := map[string]struct {
+		class Class
+	}{
+		"the class is offered elsewhere now": {Class{Name: "h200", Resource: h200, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}}},
+		"another class has its name now":     {Class{Name: "h200", Resource: l40s, MaxCount: 8, NodeSelector: map[string]string{"gpu": "l40s"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := filled(-1, on("n1", device("a", 4)))
+			b.DropClass("h200")
+			b.PutClass(tc.class)
+			r := b.Begin()
+			defer r.Close()
+			writes, err := r.Bind([]string{"a"}, nil)
+			if diff := cmp.Diff([]Write{write("a", "n1", 4)}, writes); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
