@@ -127,3 +127,17 @@ func TestHeldDeviceKeepsItsNode(t *testing.T) {
 		})
 	}
 }
+
+// TestNewClassDoesNotSayWhereOldDevicesMove: a class of the same name and another resource
+// is not the class of a reservation that was made before.
+func TestNewClassDoesNotSayWhereOldDevicesMove(t *testing.T) {
+	b := filled(-1, on("n1", device("a", 4)))
+	b.DropClass("h200")
+	b.PutClass(Class{Name: "h200", Resource: l40s, MaxCount: 8, NodeSelector: map[string]string{"gpu": "l40s"}})
+	b.PutNode(node("n1", 0))
+	r := b.Begin()
+	defer r.Close()
+	if diff := cmp.Diff([]Write{write("a", "n2", 4)}, r.Settle()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
