@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/tenant"
 	"github.com/gpuctl/gpuctl/internal/usage"
 )
@@ -139,5 +140,27 @@ func TestNewClassDoesNotSayWhereOldDevicesMove(t *testing.T) {
 	defer r.Close()
 	if diff := cmp.Diff([]Write{write("a", "n2", 4)}, r.Settle()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestLostUnderAnOldNameIsPlacedAnew: a plugin's upgrade has renamed the GPUs, and the
+// hoster has made the class anew for the new name. What is lost without a VMI is placed
+// anew, or pending.
+func TestLostUnderAnOldNameIsPlacedAnew(t *testing.T) {
+	d := lost(on("n1", device("a", 4)))
+	b := filled(-1, d)
+	for _, name := range []string{"n1", "n2"} {
+		n := node(name, 0)
+		n.Facts.Allocatable = map[gpu.ResourceName]int64{l40s: 8}
+		b.PutNode(n)
+	}
+	b.DropClass("h200")
+	b.PutClass(Class{Name: "h200", Resource: l40s, MaxCount: 8})
+	r := b.Begin()
+	defer r.Close()
+	settled := r.Settle()
+	bound, err := r.Bind([]string{"a"}, nil)
+	if len(settled)+len(bound) == 0 {
+		t.Errorf("nothing is done for it, ever: %v", err)
 	}
 }
