@@ -164,3 +164,16 @@ func TestLostUnderAnOldNameIsPlacedAnew(t *testing.T) {
 		t.Errorf("nothing is done for it, ever: %v", err)
 	}
 }
+
+// TestBudgetHoldsForBothSpellings: a budget that is written under a DeviceClass's own name
+// is the one of its extended resource name.
+func TestBudgetHoldsForBothSpellings(t *testing.T) {
+	b := filled(-1)
+	b.SetTree(tenant.Build([]tenant.Namespace{{Name: "acme"}}, tenant.Labels([]tenant.Quota{{
+		Namespace: "acme", Name: "gpus", Hard: map[string]string{"requests.deviceclass.resource.kubernetes.io/gpu": "2"},
+	}}, false), func(tenant.Namespace) bool { return true }))
+	b.SetNames(nil, []usage.DeviceClass{{Name: "gpu", Extended: h200, GPU: true}})
+	if err := b.Admit(Order{Object: "o", Namespace: "acme", Class: "h200", Count: 4}); code(t, err) != "GPU0611" {
+		t.Errorf("4 of a budget of 2: got %v", err)
+	}
+}
