@@ -177,3 +177,20 @@ func TestBudgetHoldsForBothSpellings(t *testing.T) {
 		t.Errorf("4 of a budget of 2: got %v", err)
 	}
 }
+
+// TestCloseOfARoundThatSawAnotherTree: what it decided counts no longer, and no less.
+func TestCloseOfARoundThatSawAnotherTree(t *testing.T) {
+	b := filled(8, device("a", 4))
+	r := b.Begin()
+	if _, err := r.Place("a"); err != nil {
+		t.Fatal(err)
+	}
+	b.SetTree(tree(8))
+	b.Snapshot()
+	r.Close()
+	b.PutDevice(on("n1", device("a", 4)))
+	b.Snapshot()
+	if got := b.placed.Of("acme", tenant.Key{Kind: tenant.Total}); got != 4 {
+		t.Errorf("4 are placed, %d count", got)
+	}
+}
