@@ -194,3 +194,17 @@ func TestCloseOfARoundThatSawAnotherTree(t *testing.T) {
 		t.Errorf("4 are placed, %d count", got)
 	}
 }
+
+// TestClassWhoseNodesAreFullIsFull: that other nodes have units is nothing that keeps a VM
+// from running: units of the class come back.
+func TestClassWhoseNodesAreFullIsFull(t *testing.T) {
+	b := filled(-1, attached("v", on("n1", device("a", 8))))
+	n := node("n1", 8)
+	n.Facts.Labels = map[string]string{"zone": "east"}
+	b.PutNode(n)
+	b.PutClass(Class{Name: "h200", Resource: h200, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}})
+	err := b.Admit(Order{Object: "o", Namespace: "mallory", Class: "h200", Count: 4})
+	if code(t, err) != "GPU0705" {
+		t.Errorf("got %v", err)
+	}
+}
