@@ -219,3 +219,14 @@ func TestOfferIsOfTheClass(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestNamesSourcesAreAsIfMadeAnew: names tell why they count, however books came to them.
+func TestNamesSourcesAreAsIfMadeAnew(t *testing.T) {
+	kept := filled(-1)
+	kept.Names()
+	kept.PutDevice(on("n1", device("a", 1)))
+	anew := filled(-1, on("n1", device("a", 1)))
+	if diff := cmp.Diff(anew.Names().Sources(h200), kept.Names().Sources(h200)); diff != "" {
+		t.Errorf("(-anew +kept):\n%s", diff)
+	}
+}
