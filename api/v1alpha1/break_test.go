@@ -46,3 +46,19 @@ func TestLedgerTakesNothingThatTheAPIServerRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestLedgerKnowsItsFieldsByTheirNames: what EncodeLedger could not have written is not
+// taken, nor a field twice in another spelling.
+func TestLedgerKnowsItsFieldsByTheirNames(t *testing.T) {
+	for name, text := range map[string]string{
+		"capitals":        strings.Replace(batch(entry("a", "u1", placed)), `"term"`, `"TERM"`, 1),
+		"a long s":        strings.Replace(batch(entry("a", "u1", placed)), `"sequence"`, `"sequence":4711,"ſequence"`, 1),
+		"long s, version": strings.Replace(batch(entry("a", "u1", placed)), `"resourceVersion"`, `"resourceVersion":"1","reſourceVersion"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := v1alpha1.DecodeLedger(map[string]string{v1alpha1.LedgerKey: text}); err == nil {
+				t.Errorf("it is taken: %+v", got)
+			}
+		})
+	}
+}
