@@ -23,3 +23,14 @@ func TestCardsOfAnOldNameAreTaken(t *testing.T) {
 		t.Errorf("a VM runs with 4 of 8 cards, and %d are free", got)
 	}
 }
+
+// TestCardsAreServedOnce: a node serves no more units than it has healthy cards, by
+// however many names.
+func TestCardsAreServedOnce(t *testing.T) {
+	n := shows(map[gpu.ResourceName]int64{h200: 4, own: 4})
+	n.Host = &gpu.Host{Functions: cards(4)}
+	got := Served(&n, gpu.Table{Set: true, Entries: []gpu.Entry{pci("10de:2335", own), pci("10de:2335", h200)}})
+	if sum := got.Units[h200] + got.Units[own]; sum > 4 {
+		t.Errorf("4 cards are %d units: %v", sum, got.Units)
+	}
+}
