@@ -230,3 +230,20 @@ func TestNamesSourcesAreAsIfMadeAnew(t *testing.T) {
 		t.Errorf("(-anew +kept):\n%s", diff)
 	}
 }
+
+// TestTakeoverKeepsTheNode: the VM's last launcher still ends, and its units are those
+// that the set holds.
+func TestTakeoverKeepsTheNode(t *testing.T) {
+	b := filled(-1, attached("v", on("n1", device("a", 4))))
+	b.PutNode(node("n1", 4))
+	b.PutVMI(usage.VMI{UID: "v", Namespace: "acme-dev", ActivePods: map[string]string{"p": "n1"}})
+	b.PutPod(pod("p", "n1", 4))
+	b.Snapshot()
+	b.PutDevice(on("n1", device("a", 4))) // VMI v is final, and the VM's next one asks
+	r := b.Begin()
+	defer r.Close()
+	writes, err := r.Bind([]string{"a"}, nil)
+	if diff := cmp.Diff([]Write{write("a", "n1", 4)}, writes); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
