@@ -1,6 +1,7 @@
 package books
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -245,5 +246,22 @@ func TestTakeoverKeepsTheNode(t *testing.T) {
 	writes, err := r.Bind([]string{"a"}, nil)
 	if diff := cmp.Diff([]Write{write("a", "n1", 4)}, writes); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestNodeThatSaysNothingNewCostsNothing: kubelet writes each node every few minutes, and
+// that changes no names.
+func TestNodeThatSaysNothingNewCostsNothing(t *testing.T) {
+	cost := func(nodes int) float64 {
+		b := filled(-1)
+		for i := range nodes {
+			b.PutNode(node(fmt.Sprintf("node-%d", i), 8))
+		}
+		b.Snapshot()
+		n := node("n1", 8)
+		return testing.AllocsPerRun(10, func() { b.PutNode(n); b.Snapshot() })
+	}
+	if few, many := cost(10), cost(1000); many > 4*few {
+		t.Errorf("%.0f allocations with 10 nodes, %.0f with 1000", few, many)
 	}
 }
