@@ -265,3 +265,17 @@ func TestNodeThatSaysNothingNewCostsNothing(t *testing.T) {
 		t.Errorf("%.0f allocations with 10 nodes, %.0f with 1000", few, many)
 	}
 }
+
+// TestNamesGoWithTheLastDevice: a name that counts for a device only is none any more when
+// the device is gone, and so is that of a DeviceClass which has it.
+func TestNamesGoWithTheLastDevice(t *testing.T) {
+	b := New()
+	b.SetTree(tree(-1))
+	b.SetNames(nil, []usage.DeviceClass{{Name: "x", Extended: h200}})
+	b.PutDevice(on("n1", device("a", 1)))
+	b.Names()
+	b.DropDevice("a")
+	if got := b.Names().All(); len(got) > 0 {
+		t.Errorf("%v count for nothing", got)
+	}
+}
