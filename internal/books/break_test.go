@@ -279,3 +279,32 @@ func TestNamesGoWithTheLastDevice(t *testing.T) {
 		t.Errorf("%v count for nothing", got)
 	}
 }
+
+// TestClassWhoseNodesAreSmallIsTooLarge: what the class's nodes do not serve never comes
+// back, however large others are.
+func TestClassWhoseNodesAreSmallIsTooLarge(t *testing.T) {
+	b := filled(-1, attached("v", on("n2", device("a", 8))))
+	n := node("n1", 4)
+	n.Facts.Labels = map[string]string{"zone": "east"}
+	b.PutNode(n)
+	b.PutClass(Class{Name: "h200", Resource: h200, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}})
+	if err := b.Admit(Order{Object: "o", Namespace: "mallory", Class: "h200", Count: 8}); code(t, err) != "GPU0703" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestNothingOrderedIsNoCredit is as TestHugePodLeavesBudgetsAsTheyWere, later:
+// when all is given back, the budget is what it says, and no more.
+func TestNothingOrderedIsNoCredit(t *testing.T) {
+	b := filled(8, on("n1", device("a", 6)))
+	b.Snapshot()
+	b.PutPod(pod("huge", "", math.MaxInt64))
+	b.Snapshot()
+	b.DropPod("acme-dev", "huge")
+	b.Snapshot()
+	b.DropDevice("a")
+	b.PutDevice(on("n1", device("b", 8)))
+	if err := b.Admit(Order{Object: "o", Namespace: "acme-ops", Class: "h200", Count: 6}); code(t, err) != "GPU0611" {
+		t.Errorf("6 more than 8 of a budget of 8: got %v", err)
+	}
+}
