@@ -173,7 +173,7 @@ func TestAnswersLost(t *testing.T) {
 			t.Run(name+", "+what, func(t *testing.T) {
 				w := newWorld(t)
 				p := w.leader("a")
-				p.tryFor = 300 * time.Millisecond
+				p.tryFor = 200 * time.Millisecond
 				d := w.device("d")
 				p.set(func(x *exchange) error {
 					if x.what == what && x.verb == "PUT" && x.n <= 2 {

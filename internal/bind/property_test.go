@@ -39,7 +39,7 @@ func steps() *rapid.Generator[[]step] {
 // more units than it serves, and each term of a ledger is one leader's.
 func TestSchedules(t *testing.T) {
 	seed, all := rand.IntN(1<<30), steps()
-	for i := range 12 {
+	for i := range 8 {
 		w := newWorld(t)
 		s := &schedule{world: w, terms: map[string]string{}}
 		for p := range s.parties {
