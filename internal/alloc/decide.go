@@ -108,11 +108,11 @@ func moves(s *Snapshot, list []Move) []Change {
 func (q *query) candidates(yield func(string) bool) {
 	for i := range q.own {
 		name := q.own[i].node
-		if n := q.s.at(name); n != nil && n.open() && q.hasRoom(name) && !yield(name) {
+		if n := q.s.at(name); n != nil && n.open() && q.hasRoom(name) && q.among(name) && !yield(name) {
 			return
 		}
 	}
-	others := func(p *pool) bool { return q.isOwn(p.node) || yield(p.node) }
+	others := func(p *pool) bool { return q.isOwn(p.node) || !q.among(p.node) || yield(p.node) }
 	if len(q.asks) > 1 {
 		q.mixed(others)
 		return

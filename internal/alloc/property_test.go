@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -477,6 +478,37 @@ func checkLost(t *rapid.T, before, after *Snapshot, uid string) {
 			t.Fatalf("%s is lost before %s\n%s", uid, other.UID, shown(before))
 		}
 	}
+}
+
+// TestAmong compares a request that some nodes do not count for with the same one in a
+// cluster without them.
+func TestAmong(t *testing.T) {
+	often.Check(t, func(t *rapid.T) {
+		c := clusters(false).Draw(t, "cluster")
+		counts := func(name string) bool { return strings.Contains("ac", name) }
+		some := cluster{request: c.request}
+		for _, n := range c.nodes {
+			if counts(n.Name) {
+				some.nodes = append(some.nodes, n)
+			}
+		}
+		for _, d := range c.devices {
+			if counts(d.Node) {
+				some.devices = append(some.devices, d)
+			}
+		}
+		some.request.Effort, c.request.Effort = -1, -1
+		c.request.Among = counts
+		want, wantErr := Decide(some.snapshot(), some.request)
+		got, err := Decide(c.snapshot(), c.request)
+		if !reflect.DeepEqual(want, got) || fmt.Sprint(wantErr) != fmt.Sprint(err) {
+			t.Fatalf("%+v %v, want %+v %v\n%s", got, err, want, wantErr, shown(c.snapshot()))
+		}
+		c.request.Effort = 0
+		if got, err := Decide(c.snapshot(), c.request); err == nil && !counts(got.Node) {
+			t.Fatalf("%s does not count\n%s", got.Node, shown(c.snapshot()))
+		}
+	})
 }
 
 // TestNeverPanics feeds nodes, devices and requests of any shape: what is decided

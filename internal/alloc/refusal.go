@@ -172,7 +172,7 @@ func (q *query) refuse(refused []Tally) *Refusal {
 	})
 	r := &Refusal{Kind: Full, Asks: q.asks, Verdicts: refused, Supplies: make([]Supply, 0, len(q.asks))}
 	for _, a := range q.asks {
-		supply := q.s.supply(a)
+		supply := q.supply(a)
 		r.Supplies = append(r.Supplies, supply)
 		switch {
 		case supply.Nodes == 0:
@@ -193,8 +193,11 @@ func (q *query) refuse(refused []Tally) *Refusal {
 	return r
 }
 
-func (s *Snapshot) supply(a Ask) Supply {
-	x := s.index(a.Resource)
+func (q *query) supply(a Ask) Supply {
+	if q.Among != nil {
+		return q.supplyAmong(a)
+	}
+	x := q.s.index(a.Resource)
 	if x == nil {
 		return Supply{Ask: a}
 	}
@@ -205,11 +208,39 @@ func (s *Snapshot) supply(a Ask) Supply {
 	return out
 }
 
+// supplyAmong looks at all nodes: the indexes know nothing of those that count.
+func (q *query) supplyAmong(a Ask) Supply {
+	out := Supply{Ask: a}
+	q.s.nodes.all(func(n *node) bool {
+		p := n.pool(a.Resource)
+		if p == nil || !q.among(n.name) {
+			return true
+		}
+		out.Largest = max(out.Largest, p.served)
+		if p.served > 0 {
+			out.Nodes++
+		}
+		if !n.open() {
+			out.Closed += min(1, int(p.served))
+			return true
+		}
+		free := max(0, p.free())
+		out.Free += free
+		out.Raw += p.raw
+		out.Most = max(out.Most, free)
+		if free >= a.Units {
+			out.Enough++
+		}
+		return true
+	})
+	return out
+}
+
 // anyLarge reports that some node serves all that is asked.
 func (q *query) anyLarge() bool {
 	large := false
 	q.s.nodes.all(func(n *node) bool {
-		large = !slices.ContainsFunc(q.asks, func(a Ask) bool {
+		large = q.among(n.name) && !slices.ContainsFunc(q.asks, func(a Ask) bool {
 			p := n.pool(a.Resource)
 			return p == nil || p.served < a.Units
 		})
@@ -221,7 +252,7 @@ func (q *query) anyLarge() bool {
 // missing returns the node that would do with the fewest units more.
 func (q *query) missing() (found *Missing) {
 	try := func(m *Missing) bool {
-		if q.verdict(m.Node) == "" {
+		if q.among(m.Node) && q.verdict(m.Node) == "" {
 			found = m
 		}
 		return found == nil

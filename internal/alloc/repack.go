@@ -90,6 +90,9 @@ func (r *repacker) without(node string) *Snapshot {
 // were elsewhere. more says that there are others still.
 func (r *repacker) targets() (out []target, more bool) {
 	add := func(t target) bool {
+		if !r.q.among(t.node) {
+			return true
+		}
 		if len(out) == maxTargets {
 			more = true
 			return false

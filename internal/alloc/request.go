@@ -14,6 +14,9 @@ type Request struct {
 	// everywhere. It is asked only about nodes where units would do, best first,
 	// and must say the same when it is asked again.
 	Fits func(node string) Verdict
+	// Among says which nodes count at all: the others are as if they were not there.
+	// nil: all do.
+	Among func(node string) bool
 	// May says whether another device may be moved to the node; nil: to each that
 	// has room.
 	May func(d Device, node string) bool
@@ -153,6 +156,8 @@ func (q *query) hasRoom(name string) bool {
 	}
 	return true
 }
+
+func (q *query) among(name string) bool { return q.Among == nil || q.Among(name) }
 
 func (q *query) verdict(name string) Verdict {
 	if q.Fits == nil {
