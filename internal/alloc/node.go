@@ -2,7 +2,6 @@ package alloc
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -88,11 +87,7 @@ func (n *node) serving(told *Node) *node {
 	return next
 }
 
-// maxUnits is the most units that a node, a device or a member is taken to have,
-// so that no sum overflows.
-const maxUnits = math.MaxInt32
-
-func bounded(units int64) int64 { return min(max(0, units), maxUnits) }
+func bounded(units int64) int64 { return min(max(0, units), gpu.MaxUnits) }
 
 // edit returns the node with one device less and another one more; either may
 // be nil, or hold nothing there.

@@ -80,7 +80,7 @@ func newQuery(s *Snapshot, r Request) (query, *Refusal) {
 	q := query{Request: r, s: s, asks: make([]Ask, 0, 2)}
 	for i, m := range r.Set {
 		twice := m.UID != "" && slices.ContainsFunc(r.Set[:i], func(other Member) bool { return other.UID == m.UID })
-		if m.Units <= 0 || m.Units > maxUnits || m.Resource == "" || twice {
+		if m.Units <= 0 || m.Units > gpu.MaxUnits || m.Resource == "" || twice {
 			return q, &Refusal{Kind: Invalid, Asks: []Ask{{m.Resource, m.Units}}}
 		}
 		q.asks = addTo(q.asks, Ask{m.Resource, m.Units})

@@ -82,6 +82,13 @@ func (s *Snapshot) Devices() iter.Seq[Device] {
 	}
 }
 
+// Lost yields the devices that are lost, by UID.
+func (s *Snapshot) Lost() iter.Seq[Device] {
+	return func(yield func(Device) bool) {
+		s.lost.all(func(d *Device) bool { return yield(*d) })
+	}
+}
+
 // Units returns what a node serves of a resource name and what of it is held.
 func (s *Snapshot) Units(node string, r gpu.ResourceName) (served, held int64) {
 	if p := s.pool(node, r); p != nil {

@@ -2,6 +2,7 @@ package alloc
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,23 @@ func TestNodeOf(t *testing.T) {
 	supply = usage.Supply{Node: "n1", Certain: true}
 	if diff := cmp.Diff(Node{Name: "n1", Closed: true}, NodeOf(supply, nil)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCardsOfAnOldNameAreTaken: a plugin's upgrade renames the cards under a VM that
+// runs. They are none that another VM can have, until it has ended.
+func TestCardsOfAnOldNameAreTaken(t *testing.T) {
+	const old gpu.ResourceName = "nvidia.com/2335"
+	supply := usage.Supply{Node: "n1", Units: map[gpu.ResourceName]int64{old: 0, h200: 8, l40s: 2}, Open: true, Certain: true}
+	device := Device{UID: "a", Resource: old, Units: 4, Node: "n1", State: Attached, Lost: true, Running: 4}
+	s := New([]Node{NodeOf(supply, map[gpu.ResourceName]usage.Taken{old: {Raw: 4, Under: 4}})}, []Device{device})
+	if got := []int64{s.Free("n1", h200), s.Free("n1", l40s)}; !slices.Equal(got, []int64{4, 2}) {
+		t.Errorf("a VM runs with 4 of 8 cards: %v are free", got)
+	}
+	supply.Units[old] = 4 // both names are served: each has its own
+	s = New([]Node{NodeOf(supply, map[gpu.ResourceName]usage.Taken{old: {Raw: 4, Under: 4}})}, []Device{device})
+	if got := s.Free("n1", h200); got != 8 {
+		t.Errorf("%d are free under a name that nothing runs under", got)
 	}
 }
 

@@ -152,6 +152,9 @@ func (p *plan) entries() []Entry {
 // entry is one write. Times say since when something is so: what stays as it is keeps
 // them.
 func (p *plan) entry(d *v1alpha1.GPUDevice, w books.Write, answer bool) Entry {
+	if w.Node == "" {
+		return Entry{Device: d, Answer: answered(d)}
+	}
 	e := Entry{Device: d, Answer: answered(d), Placement: &v1alpha1.Placement{
 		Node: w.Node, ResourceName: string(w.Resource), Units: int32(w.Units), Since: p.decidedAt,
 	}}

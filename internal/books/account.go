@@ -69,24 +69,22 @@ func (b *Books) Device(uid string) (Device, bool) {
 	return *a.devices[uid], true
 }
 
-// touch marks what a device bears on beside its own units: pods, if a VMI has it,
-// and the names that count.
+// touch marks what a device bears on beside its own units: pods, if a VMI has it.
 func (b *Books) touch(d *Device) {
 	if d.Attached() {
 		b.stale.accounts.add(d.Namespace)
-	}
-	if d.Node != "" && !slices.ContainsFunc(b.names.Sources(d.Resource), func(s usage.Source) bool { return s != usage.Held }) {
-		b.stale.names = true
 	}
 }
 
 // count adds a device's units to the use of its namespace, or takes them away.
 func (b *Books) count(d *Device, sign int64) {
 	if d.Node != "" {
-		b.placedUnder[d.Resource] += int(sign)
+		was := b.placedUnder[d.Resource]
+		b.placedUnder[d.Resource] = was + int(sign)
 		if b.placedUnder[d.Resource] == 0 {
 			delete(b.placedUnder, d.Resource)
 		}
+		b.stale.names = b.stale.names || was == 0 || was+int(sign) == 0
 	}
 	if !b.stale.all && !b.stale.use {
 		b.charge(d, sign)

@@ -105,17 +105,28 @@ func (b *Books) DropClass(name string) {
 
 // PutNode adds a node.
 func (b *Books) PutNode(n usage.Node) {
+	was, known := b.nodes[n.Facts.Name]
 	b.nodes[n.Facts.Name] = n
-	b.markNode(n.Facts.Name)
+	b.stale.names = b.stale.names || !known || !sameNames(&was, &n)
+	b.stale.nodes.add(n.Facts.Name)
+}
+
+// sameNames reports that a node tells no other names than it did.
+func sameNames(was, is *usage.Node) bool {
+	if len(was.Facts.Allocatable) != len(is.Facts.Allocatable) {
+		return false
+	}
+	for name := range is.Facts.Allocatable {
+		if _, ok := was.Facts.Allocatable[name]; !ok {
+			return false
+		}
+	}
+	return was.Facts.Plugin == is.Facts.Plugin && (was.Host == is.Host || reflect.DeepEqual(was.Host, is.Host))
 }
 
 // DropNode takes a node away. What devices hold there stays until they are lost.
 func (b *Books) DropNode(name string) {
 	delete(b.nodes, name)
-	b.markNode(name)
-}
-
-func (b *Books) markNode(name string) {
 	b.stale.names = true
 	b.stale.nodes.add(name)
 }

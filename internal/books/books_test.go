@@ -2,6 +2,7 @@ package books
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 
@@ -257,5 +258,93 @@ func TestOnlyGPUsAreServed(t *testing.T) {
 		if got := units(own); got != tie.want {
 			t.Errorf("served %d, %d cards of %s are healthy", got, tie.want, tie.id)
 		}
+	}
+}
+
+// TestHugePodLeavesBudgetsAsTheyWere: a pod may ask for the largest number there is, and
+// never run. When it is gone, budgets are what they were before it.
+func TestHugePodLeavesBudgetsAsTheyWere(t *testing.T) {
+	b := filled(8, on("n1", device("a", 6)))
+	b.Snapshot()
+	b.PutPod(pod("huge", "", math.MaxInt64))
+	b.Snapshot()
+	b.DropPod("acme-dev", "huge")
+	b.Snapshot()
+	key := tenant.Key{Kind: tenant.Resource, Name: string(h200)}
+	if got := []int64{b.ordered.Of("acme", key), b.placed.Of("acme", key)}; !cmp.Equal(got, []int64{6, 6}) {
+		t.Errorf("ordered and placed: %v, want 6 and 6", got)
+	}
+	if err := b.Admit(Order{Object: "o", Namespace: "acme-ops", Class: "h200", Count: 4}); code(t, err) != "GPU0611" {
+		t.Errorf("4 more than 6 of a budget of 8: got %v", err)
+	}
+}
+
+// TestHugePodLeavesNodesAsTheyWere: the same of what pods take of nodes.
+func TestHugePodLeavesNodesAsTheyWere(t *testing.T) {
+	b := filled(-1)
+	b.PutPod(pod("raw", "n1", 4))
+	b.Snapshot()
+	huge := pod("huge", "n1", math.MaxInt64)
+	huge.Namespace = "mallory"
+	b.PutPod(huge)
+	b.Snapshot()
+	b.DropPod("mallory", "huge")
+	if got := b.Snapshot().Free("n1", h200); got != 4 {
+		t.Errorf("a pod has 4 of 8: %d are free", got)
+	}
+}
+
+// TestBudgetHoldsForBothSpellings: a budget that is written under a DeviceClass's own name
+// is the one of its extended resource name.
+func TestBudgetHoldsForBothSpellings(t *testing.T) {
+	b := filled(-1)
+	b.SetTree(tenant.Build([]tenant.Namespace{{Name: "acme"}}, tenant.Labels([]tenant.Quota{{
+		Namespace: "acme", Name: "gpus", Hard: map[string]string{"requests.deviceclass.resource.kubernetes.io/gpu": "2"},
+	}}, false), func(tenant.Namespace) bool { return true }))
+	b.SetNames(nil, []usage.DeviceClass{{Name: "gpu", Extended: h200, GPU: true}})
+	if err := b.Admit(Order{Object: "o", Namespace: "acme", Class: "h200", Count: 4}); code(t, err) != "GPU0611" {
+		t.Errorf("4 of a budget of 2: got %v", err)
+	}
+}
+
+// TestNamesSourcesAreAsIfMadeAnew: names tell why they count, however books came to them.
+func TestNamesSourcesAreAsIfMadeAnew(t *testing.T) {
+	kept := filled(-1)
+	kept.Names()
+	kept.PutDevice(on("n1", device("a", 1)))
+	anew := filled(-1, on("n1", device("a", 1)))
+	if diff := cmp.Diff(anew.Names().Sources(h200), kept.Names().Sources(h200)); diff != "" {
+		t.Errorf("(-anew +kept):\n%s", diff)
+	}
+}
+
+// TestNodeThatSaysNothingNewCostsNothing: kubelet writes each node every few minutes, and
+// that changes no names.
+func TestNodeThatSaysNothingNewCostsNothing(t *testing.T) {
+	cost := func(nodes int) float64 {
+		b := filled(-1)
+		for i := range nodes {
+			b.PutNode(node(fmt.Sprintf("node-%d", i), 8))
+		}
+		b.Snapshot()
+		n := node("n1", 8)
+		return testing.AllocsPerRun(10, func() { b.PutNode(n); b.Snapshot() })
+	}
+	if few, many := cost(10), cost(1000); many > 4*few {
+		t.Errorf("%.0f allocations with 10 nodes, %.0f with 1000", few, many)
+	}
+}
+
+// TestNamesGoWithTheLastDevice: a name that counts for a device only is none any more when
+// the device is gone, and so is that of a DeviceClass which has it.
+func TestNamesGoWithTheLastDevice(t *testing.T) {
+	b := New()
+	b.SetTree(tree(-1))
+	b.SetNames(nil, []usage.DeviceClass{{Name: "x", Extended: h200}})
+	b.PutDevice(on("n1", device("a", 1)))
+	b.Names()
+	b.DropDevice("a")
+	if got := b.Names().All(); len(got) > 0 {
+		t.Errorf("%v count for nothing", got)
 	}
 }

@@ -28,7 +28,7 @@ func (b *Books) Offers() map[string]Offer {
 		for _, d := range a.devices {
 			o, ok := out[d.Class]
 			switch {
-			case !ok || d.Node == "":
+			case !ok || d.Node == "" || !b.sameName(b.classes[d.Class], d):
 				continue
 			case d.Lost:
 				o.Lost += d.Units
@@ -47,9 +47,9 @@ func (b *Books) Offers() map[string]Offer {
 func (b *Books) served(c Class) Offer {
 	o := Offer{Permitted: !b.table.Set || b.table.Permits(c.Resource)}
 	resource := b.names.Base(c.Resource)
-	offered := b.selected(c)
+	offered := b.offered(c)
 	for name, n := range b.nodes {
-		if offered != nil && offered(name) != "" {
+		if offered != nil && !offered(name) {
 			continue
 		}
 		units, _ := b.snapshot.Units(name, resource)

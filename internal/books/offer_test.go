@@ -32,3 +32,14 @@ func TestOffers(t *testing.T) {
 		t.Errorf("permitted: %+v", got)
 	}
 }
+
+// TestOfferIsOfTheClass: units of another resource name, of a class that had the name
+// before, are none of it.
+func TestOfferIsOfTheClass(t *testing.T) {
+	b := filled(-1, on("n1", device("a", 4)), lost(on("n2", device("b", 2))))
+	b.DropClass("h200")
+	b.PutClass(Class{Name: "h200", Resource: l40s, MaxCount: 8})
+	if diff := cmp.Diff(Offer{Permitted: true}, b.Offers()["h200"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -28,7 +28,7 @@ func (b *Books) Admit(o Order) error {
 	_, err = alloc.Decide(b.snapshot, alloc.Request{
 		Set:    []alloc.Member{{Resource: amount.Resource, Units: amount.Units}},
 		Budget: func() error { return b.ordered.Check(o.Namespace, amount) },
-		Fits:   b.selected(c),
+		Among:  b.offered(c),
 		May:    b.mayMove,
 	})
 	if err != nil {
@@ -60,26 +60,40 @@ func (b *Books) orderable(o Order) (Class, error) {
 	return c, nil
 }
 
-// selected is a predicate: the nodes whose units the class offers.
-func (b *Books) selected(c Class) func(node string) alloc.Verdict {
+// offered returns which nodes the class's units are offered on; nil for all.
+func (b *Books) offered(c Class) func(node string) bool {
 	if len(c.NodeSelector) == 0 {
 		return nil
 	}
-	return func(node string) alloc.Verdict {
+	return func(node string) bool {
 		labels := b.nodes[node].Facts.Labels
 		for key, value := range c.NodeSelector {
 			if got, ok := labels[key]; !ok || got != value {
-				return "the class is not offered on the nodes that have units"
+				return false
 			}
 		}
-		return ""
+		return true
 	}
 }
 
-// mayMove says whether a reservation may be moved to a node: its class is offered
-// there, or is gone.
+// offeredTo is the same for a device that has a node. A class of another resource name
+// has only the name of the device's.
+func (b *Books) offeredTo(d *Device) func(node string) bool {
+	c := b.classes[d.Class]
+	if !b.sameName(c, d) {
+		return nil
+	}
+	return b.offered(c)
+}
+
+// sameName reports that a class has the resource name that a device is placed under.
+func (b *Books) sameName(c Class, d *Device) bool {
+	return b.names.Base(c.Resource) == b.names.Base(d.Resource)
+}
+
+// mayMove says whether a reservation may be moved to a node.
 func (b *Books) mayMove(d alloc.Device, node string) bool {
 	known, _ := b.Device(d.UID)
-	fits := b.selected(b.classes[known.Class])
-	return fits == nil || fits(node) == ""
+	offered := b.offeredTo(&known)
+	return offered == nil || offered(node)
 }

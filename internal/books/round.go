@@ -2,10 +2,13 @@ package books
 
 import (
 	"cmp"
+	"errors"
+	"slices"
 
 	"github.com/gpuctl/gpuctl/internal/alloc"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/tenant"
 )
 
 // Round decides what is written together, in any order and possibly only in part:
@@ -18,6 +21,7 @@ type Round struct {
 
 	books    *Books
 	snapshot *alloc.Snapshot
+	use      *tenant.Use // that the spent is added to
 	spent    []spent
 	done     map[string]bool // UIDs of devices that the round has decided on
 }
@@ -30,7 +34,7 @@ type spent struct {
 // Write is what becomes of a device.
 type Write struct {
 	UID      string
-	Node     string // of the placement
+	Node     string // of the placement; "" for none
 	Resource gpu.ResourceName
 	Units    int64
 	Lost     bool
@@ -39,7 +43,7 @@ type Write struct {
 // Begin begins a round.
 func (b *Books) Begin() *Round {
 	b.settle()
-	return &Round{books: b, snapshot: b.snapshot, done: map[string]bool{}}
+	return &Round{books: b, snapshot: b.snapshot, use: b.placed, done: map[string]bool{}}
 }
 
 // Close ends the round. What it decided counts no longer, but for what the books are
@@ -47,7 +51,7 @@ func (b *Books) Begin() *Round {
 func (r *Round) Close() {
 	for _, s := range r.spent {
 		s.amount.Units = -s.amount.Units
-		r.books.placed.Add(s.namespace, s.amount)
+		r.use.Add(s.namespace, s.amount)
 	}
 	r.spent = nil
 }
@@ -59,12 +63,18 @@ func (r *Round) Settle() []Write {
 	out := r.move(settled.Moves)
 	for _, uid := range settled.Healed {
 		d, _ := r.snapshot.Device(uid)
-		if r.snapshot.Free(d.Node, d.Resource) < d.Units-d.Running {
+		served, held := r.snapshot.Units(d.Node, d.Resource)
+		if held+d.Units > served || r.snapshot.Free(d.Node, d.Resource) < d.Units-d.Running {
 			continue // not before others have made room
 		}
 		d.Lost = false
 		r.snapshot = r.snapshot.With(alloc.PutDevice(d))
 		out = append(out, r.write(d))
+	}
+	for d := range r.snapshot.Lost() {
+		if d.State == alloc.Held && !r.done[d.UID] && r.renamed(d.UID) {
+			out = append(out, r.write(alloc.Device{UID: d.UID}))
+		}
 	}
 	for _, uid := range settled.Lost {
 		d, _ := r.snapshot.Device(uid)
@@ -72,6 +82,14 @@ func (r *Round) Settle() []Write {
 		out = append(out, r.write(d))
 	}
 	return out
+}
+
+// renamed reports a device whose class has another resource name by now: it is placed
+// anew, under that one.
+func (r *Round) renamed(uid string) bool {
+	d, _ := r.books.Device(uid)
+	c, ok := r.books.classes[d.Class]
+	return ok && !c.Deleting && !r.books.sameName(c, &d)
 }
 
 // Place finds a node for an order that has none. The writes are either its own, or
@@ -92,10 +110,13 @@ func (r *Round) set(uids []string, fits func(string) alloc.Verdict, state alloc.
 	request := alloc.Request{Fits: fits, May: r.mayMove, Effort: r.Effort}
 	var asks []spent
 	var object string
+	if slices.ContainsFunc(uids, func(uid string) bool { return r.done[uid] }) {
+		return nil, nil
+	}
 	for _, uid := range uids {
 		d, ok := r.books.Device(uid)
 		if !ok {
-			return nil, diagnose.Refused(nil, "GPUDevice of UID "+uid)
+			return nil, diagnose.Refused(errors.New("there is no such device any more"), "GPUDevice of UID "+uid)
 		}
 		object = cmp.Or(object, "GPUDevice "+d.Namespace+"/"+d.Name)
 		resource, err := r.resource(&d, &request, object)
@@ -116,7 +137,7 @@ func (r *Round) set(uids []string, fits func(string) alloc.Verdict, state alloc.
 		return r.move(decision.Moves), nil
 	}
 	for _, s := range asks {
-		r.books.placed.Add(s.namespace, s.amount)
+		r.use.Add(s.namespace, s.amount)
 	}
 	r.spent = append(r.spent, asks...)
 	return r.take(request.Set, decision.Node, state), nil
@@ -126,26 +147,28 @@ func (r *Round) set(uids []string, fits func(string) alloc.Verdict, state alloc.
 // where its class is offered. A device that has a node keeps what it has, whatever
 // became of its class.
 func (r *Round) resource(d *Device, request *alloc.Request, object string) (gpu.ResourceName, error) {
-	if d.Node != "" {
-		request.Fits = both(r.books.selected(r.books.classes[d.Class]), request.Fits)
-		return r.books.names.Base(d.Resource), nil
+	if d.Node == "" {
+		c, err := r.books.orderable(Order{Object: object, Namespace: d.Namespace, Class: d.Class})
+		if err != nil {
+			return "", err
+		}
+		request.Among = both(request.Among, r.books.offered(c))
+		return r.books.names.Base(c.Resource), nil
 	}
-	c, err := r.books.orderable(Order{Object: object, Namespace: d.Namespace, Class: d.Class})
-	if err != nil {
-		return "", err
+	if offered := r.books.offeredTo(d); offered != nil {
+		request.Among = both(request.Among, func(node string) bool { return node == d.Node || offered(node) })
 	}
-	request.Fits = both(r.books.selected(c), request.Fits)
-	return r.books.names.Base(c.Resource), nil
+	return r.books.names.Base(d.Resource), nil
 }
 
-func both(a, b func(string) alloc.Verdict) func(string) alloc.Verdict {
+func both(a, b func(string) bool) func(string) bool {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	return func(node string) alloc.Verdict { return cmp.Or(a(node), b(node)) }
+	return func(node string) bool { return a(node) && b(node) }
 }
 
 // afford checks the budgets of what has no node yet. A set is of one namespace.
@@ -157,7 +180,7 @@ func (r *Round) afford(asks []spent) error {
 	for i, s := range asks {
 		amounts[i] = s.amount
 	}
-	return r.books.placed.Check(asks[0].namespace, amounts...)
+	return r.use.Check(asks[0].namespace, amounts...)
 }
 
 // mayMove keeps what the round has decided on where it is.

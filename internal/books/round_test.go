@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/tenant"
+	"github.com/gpuctl/gpuctl/internal/usage"
 	"github.com/gpuctl/gpuctl/test/often"
 )
 
@@ -91,8 +92,42 @@ func TestRound(t *testing.T) {
 		},
 		"a set needs budget for what has no node only": {
 			budget: 3, devices: []Device{on("n1", device("a", 3)), device("b", 1)},
+			ask:  []func(*Round) ([]Write, error){bind("a", "b"), bind("a")},
+			want: []result{{Code: "GPU0611"}, {Writes: []Write{write("a", "n1", 3)}}},
+		},
+		"a round decides once on a device": {
+			budget: -1, devices: []Device{on("n1", device("a", 3)), device("b", 1)},
 			ask:  []func(*Round) ([]Write, error){bind("a"), bind("a", "b")},
-			want: []result{{Writes: []Write{write("a", "n1", 3)}}, {Code: "GPU0611"}},
+			want: []result{{Writes: []Write{write("a", "n1", 3)}}, {}},
+		},
+		"nor on one that had to move": {
+			budget: -1, devices: []Device{attached("v", on("n1", device("a", 4))), on("n1", device("b", 4))}, change: func(b *Books) { b.PutNode(node("n1", 4)) },
+			ask:  []func(*Round) ([]Write, error){settle, bind("b")},
+			want: []result{{Writes: []Write{write("b", "n2", 4)}}, {}},
+		},
+		"a class that is offered elsewhere by now": {
+			budget: -1, devices: []Device{on("n1", device("a", 4))},
+			change: func(b *Books) {
+				b.PutClass(Class{Name: "h200", Resource: h200, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}})
+			},
+			ask: []func(*Round) ([]Write, error){bind("a")}, want: []result{{Writes: []Write{write("a", "n1", 4)}}},
+		},
+		"another class that has the name by now": {
+			budget: -1, devices: []Device{on("n1", device("a", 4)), on("n1", device("b", 2)), on("n2", device("c", 4))},
+			change: func(b *Books) {
+				b.PutNode(node("n1", 4))
+				b.PutClass(Class{Name: "h200", Resource: l40s, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}})
+			},
+			ask: []func(*Round) ([]Write, error){settle, bind("c")}, want: []result{{Writes: []Write{write("b", "n2", 2)}}, {Writes: []Write{write("c", "n2", 4)}}},
+		},
+		"what is lost under a name that its class has no more": {
+			budget: -1, devices: []Device{lost(on("n1", device("a", 4))), lost(attached("v", on("n1", device("b", 4))))},
+			change: func(b *Books) {
+				b.PutNode(node("n1", 0))
+				b.DropNode("n2")
+				b.PutClass(Class{Name: "h200", Resource: l40s, MaxCount: 8})
+			},
+			ask: []func(*Round) ([]Write, error){settle}, want: []result{{Writes: []Write{{UID: "a"}}}},
 		},
 		"a device that is not there": {
 			ask: []func(*Round) ([]Write, error){bind("x")}, want: []result{{Code: "GPU0601"}},
@@ -177,7 +212,7 @@ func TestClassIsOfferedOnItsNodes(t *testing.T) {
 	}
 	b.PutNode(node("n2", 8)) // the label is gone
 	b.PutDevice(on("n2", device("a", 1)))
-	if err := b.Admit(Order{Object: "o", Namespace: "acme-dev", Class: "h200", Count: 1}); code(t, err) != "GPU0704" {
+	if err := b.Admit(Order{Object: "o", Namespace: "acme-dev", Class: "h200", Count: 1}); code(t, err) != "GPU0702" {
 		t.Errorf("got %v", err)
 	}
 	b.DropNode("n2")
@@ -316,5 +351,93 @@ func holds(t *rapid.T, b *Books, served map[string]int64, budget int64) {
 	}
 	if used := b.placed.Of("acme", tenant.Key{Kind: tenant.Total}); used > budget {
 		t.Fatalf("acme may have %d and has %d: %v", budget, used, shown(b))
+	}
+}
+
+// TestHealWaitsForRoom: a running VM whose units are back needs none that are free, and
+// still the node may not hold more than it serves if what makes room is not written.
+func TestHealWaitsForRoom(t *testing.T) {
+	b := filled(-1, lost(attached("v", on("n1", device("a", 4)))), on("n1", device("b", 2)))
+	b.PutNode(node("n1", 4))
+	b.PutVMI(usage.VMI{UID: "v", Namespace: "acme-dev", ActivePods: map[string]string{"p": "n1"}})
+	b.PutPod(pod("p", "n1", 4))
+	r := b.Begin()
+	writes := r.Settle()
+	r.Close()
+	for _, w := range writes {
+		if w.UID != "a" { // b's write fails
+			continue
+		}
+		d, _ := b.Device(w.UID)
+		d.Node, d.Resource, d.Lost = w.Node, w.Resource, w.Lost
+		b.PutDevice(d)
+	}
+	if served, held := b.Snapshot().Units("n1", h200); held > served {
+		t.Errorf("n1 serves %d and holds %d, when only one of %+v is written", served, held, writes)
+	}
+}
+
+// TestHealWaitsForWhoIsLost: the same where another one's loss makes room.
+func TestHealWaitsForWhoIsLost(t *testing.T) {
+	b := filled(-1, lost(attached("v", on("n1", device("a", 3)))), attached("w", on("n1", device("b", 8))))
+	b.DropNode("n2")
+	b.PutNode(node("n1", 7))
+	b.PutVMI(usage.VMI{UID: "v", Namespace: "acme-dev", ActivePods: map[string]string{"p": "n1"}})
+	b.PutPod(pod("p", "n1", 3))
+	r := b.Begin()
+	writes := r.Settle()
+	r.Close()
+	for _, w := range writes {
+		if d, _ := b.Device(w.UID); w.UID == "a" {
+			d.Lost = w.Lost
+			b.PutDevice(d)
+		}
+	}
+	if d, _ := b.Device("a"); !d.Lost {
+		t.Errorf("8 of 7 are held, and 3 more since only one of %+v is written", writes)
+	}
+}
+
+// TestCloseOfARoundThatSawAnotherTree: what it decided counts no longer, and no less.
+func TestCloseOfARoundThatSawAnotherTree(t *testing.T) {
+	b := filled(8, device("a", 4))
+	r := b.Begin()
+	if _, err := r.Place("a"); err != nil {
+		t.Fatal(err)
+	}
+	b.SetTree(tree(8))
+	b.Snapshot()
+	r.Close()
+	b.PutDevice(on("n1", device("a", 4)))
+	b.Snapshot()
+	if got := b.placed.Of("acme", tenant.Key{Kind: tenant.Total}); got != 4 {
+		t.Errorf("4 are placed, %d count", got)
+	}
+}
+
+// TestClassWhoseNodesAreFullIsFull: that other nodes have units is nothing that keeps a VM
+// from running: units of the class come back.
+func TestClassWhoseNodesAreFullIsFull(t *testing.T) {
+	b := filled(-1, attached("v", on("n1", device("a", 8))))
+	n := node("n1", 8)
+	n.Facts.Labels = map[string]string{"zone": "east"}
+	b.PutNode(n)
+	b.PutClass(Class{Name: "h200", Resource: h200, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}})
+	err := b.Admit(Order{Object: "o", Namespace: "mallory", Class: "h200", Count: 4})
+	if code(t, err) != "GPU0705" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestClassWhoseNodesAreSmallIsTooLarge: what the class's nodes do not serve never comes
+// back, however large others are.
+func TestClassWhoseNodesAreSmallIsTooLarge(t *testing.T) {
+	b := filled(-1, attached("v", on("n2", device("a", 8))))
+	n := node("n1", 4)
+	n.Facts.Labels = map[string]string{"zone": "east"}
+	b.PutNode(n)
+	b.PutClass(Class{Name: "h200", Resource: h200, MaxCount: 8, NodeSelector: map[string]string{"zone": "east"}})
+	if err := b.Admit(Order{Object: "o", Namespace: "mallory", Class: "h200", Count: 8}); code(t, err) != "GPU0703" {
+		t.Errorf("got %v", err)
 	}
 }

@@ -10,6 +10,10 @@ type Amount struct {
 	Units    int64
 }
 
+// MaxUnits is the most units that anything is taken to have or to ask for: sums of as
+// many things as a cluster has do not overflow, and can be taken apart again.
+const MaxUnits = math.MaxInt32
+
 // AddUnits adds, and stops at the largest and the smallest int64: pods that nobody
 // can place may ask for more than that.
 func AddUnits(a, b int64) int64 {

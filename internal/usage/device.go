@@ -22,7 +22,7 @@ func (d *Device) Holds() bool { return d.Node != "" && !d.Lost }
 func (d *Device) Attached() bool { return d.VMI != "" }
 
 // units are never below 0.
-func (d *Device) units() int64 { return max(0, d.Units) }
+func (d *Device) units() int64 { return min(max(0, d.Units), gpu.MaxUnits) }
 
 // VMI is what accounting needs of a VirtualMachineInstance.
 type VMI struct {

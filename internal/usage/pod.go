@@ -59,8 +59,8 @@ func hasLevel(name gpu.ResourceName) bool {
 	return name == "cpu" || name == "memory" || strings.HasPrefix(string(name), "hugepages-")
 }
 
-// gpus returns what the pod requests of effective names, by their base. One that is
-// done requests nothing.
+// gpus returns what the pod requests of effective names, by their base, and no more than
+// gpu.MaxUnits of each. One that is done requests nothing.
 func (p *Pod) gpus(n Names) Requests {
 	if p.Done {
 		return nil
@@ -73,7 +73,7 @@ func (p *Pod) gpus(n Names) Requests {
 				continue
 			}
 			seen[name] = true
-			if units := p.Request(name); units > 0 {
+			if units := min(p.Request(name), gpu.MaxUnits); units > 0 {
 				out[n.Base(name)] = gpu.AddUnits(out[n.Base(name)], units)
 			}
 		}

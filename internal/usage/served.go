@@ -1,6 +1,9 @@
 package usage
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
@@ -65,4 +68,21 @@ func Served(n *Node, table gpu.Table) Supply {
 		s.Units[name] = max(0, units)
 	}
 	return s
+}
+
+// SameCards returns a name that the node serves the cards of another name under by now:
+// a plugin's upgrade renames them while VMs run with them. ok is false for a name that is
+// served, and for one whose cards are served by no other.
+func (s Supply) SameCards(name gpu.ResourceName) (now gpu.ResourceName, ok bool) {
+	if s.Units[name] > 0 {
+		return "", false
+	}
+	ids := gpu.DeviceIDs(name)
+	for _, other := range slices.Sorted(maps.Keys(s.Units)) {
+		shares := func(id gpu.DeviceID) bool { return slices.Contains(ids, id) }
+		if s.Units[other] > 0 && slices.ContainsFunc(gpu.DeviceIDs(other), shares) {
+			return other, true
+		}
+	}
+	return "", false
 }

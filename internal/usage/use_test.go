@@ -162,7 +162,7 @@ func TestUse(t *testing.T) {
 		"names that don't count": {snapshot: Snapshot{Pods: []Pod{{UID: "p", Containers: []Requests{{"cpu": 8}}}}}, budget: budget{}, nodes: nodes{}},
 		"more than can be counted": {
 			snapshot: Snapshot{Pods: []Pod{pod("p", "n1", math.MaxInt64), pod("q", "n1", 5)}},
-			budget:   budget{"acme": raw(math.MaxInt64)}, nodes: nodes{"n1": {Raw: math.MaxInt64}},
+			budget:   budget{"acme": raw(math.MaxInt32 + 5)}, nodes: nodes{"n1": {Raw: math.MaxInt32 + 5}},
 		},
 	}
 	names := EffectiveNames(NameFacts{Listed: []gpu.ResourceName{h200, own}, DeviceClasses: []DeviceClass{{Name: "vfio", Extended: h200}}})

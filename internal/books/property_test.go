@@ -9,12 +9,13 @@ import (
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/tenant"
 	"github.com/gpuctl/gpuctl/internal/usage"
+	"github.com/gpuctl/gpuctl/test/often"
 )
 
 // TestRoundHoldsWhileNodesChange is as TestEveryPartOfARoundHolds, with nodes that serve
 // more and less, VMs that run under lost devices, and each write of one device.
 func TestRoundHoldsWhileNodesChange(t *testing.T) {
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		const budget = 14
 		total := tenant.Key{Kind: tenant.Total}
 		b := filled(budget)
@@ -78,7 +79,7 @@ func TestRoundHoldsWhileNodesChange(t *testing.T) {
 func TestBooksAgreeWithUsage(t *testing.T) {
 	const own, dra gpu.ResourceName = "nvidia.com/OURS", "deviceclass.resource.kubernetes.io/x"
 	names := []gpu.ResourceName{h200, l40s, own, dra}
-	cheap(t, func(t *rapid.T) {
+	often.Check(t, func(t *rapid.T) {
 		f := facts{
 			budget: 8, classes: map[string]Class{}, nodes: map[string]usage.Node{}, devices: map[string]Device{},
 			vmis: map[string]usage.VMI{}, pods: map[string]usage.Pod{},
