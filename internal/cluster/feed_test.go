@@ -347,19 +347,31 @@ func TestAnotherOfTheName(t *testing.T) {
 	device := func(uid, rv string) *v1alpha1.GPUDevice {
 		return &v1alpha1.GPUDevice{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "acme", UID: types.UID(uid), ResourceVersion: rv}}
 	}
-	changes := 0
-	f.o.Changed = func() { changes++ }
 	e := f.deviceEvents()
 	h := f.handler(&e)
-	h.OnAdd(device("a", "1"), true)
-	h.OnUpdate(device("a", "1"), device("b", "2"))
-	h.OnUpdate(device("b", "2"), device("b", "2")) // a resync
-	if all := f.Devices(); len(all) != 1 || all[0].UID != "b" || changes != 2 {
-		t.Errorf("%d changes lead to %v", changes, all)
-	}
-	h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "acme/d", Obj: device("b", "2")})
-	if all := f.Devices(); len(all) != 0 || changes != 3 {
-		t.Errorf("%d changes lead to %v", changes, all)
+	for _, step := range []struct {
+		what    string
+		do      func()
+		changed bool
+		want    []types.UID
+	}{
+		{"one comes", func() { h.OnAdd(device("a", "1"), true) }, true, []types.UID{"a"}},
+		{"another takes its place", func() { h.OnUpdate(device("a", "1"), device("b", "2")) }, true, []types.UID{"b"}},
+		{"a resync", func() { h.OnUpdate(device("b", "2"), device("b", "2")) }, false, []types.UID{"b"}},
+		{"it is found gone", func() { h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "acme/d", Obj: device("b", "2")}) }, true, nil},
+	} {
+		step.do()
+		changed := len(f.changed) == 1
+		if changed {
+			<-f.changed
+		}
+		var got []types.UID
+		for _, d := range f.Devices() {
+			got = append(got, d.UID)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" || changed != step.changed {
+			t.Errorf("%s: changed is %t (-want +got):\n%s", step.what, changed, diff)
+		}
 	}
 }
 

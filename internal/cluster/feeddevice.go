@@ -55,8 +55,8 @@ type known struct {
 
 func newDevices() devices { return devices{known: map[string]known{}, gone: newGraves(8192)} }
 
-// Assume takes what the API server answered to an own write. A watch event of an older
-// version does not undo it.
+// Assume takes what the API server answered to an own write; nobody changes it
+// afterwards. A watch event of an older version does not undo it.
 func (f *Feed) Assume(d *v1alpha1.GPUDevice) {
 	f.change(func() bool {
 		k := known{device: d, assumed: time.Now()}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type fed struct {
 	*testcluster.Cluster
 	t *testing.T
 	*cluster.Feed
+	told *atomic.Int64 // how often something changed
 }
 
 // feed starts a feed of its own, and waits until it is complete.
@@ -60,7 +62,8 @@ func feed(t *testing.T, c *testcluster.Cluster, o cluster.FeedOptions) *fed {
 	if o.Tenants == nil {
 		o.Tenants, _ = labels.Parse("kubernetes.io/metadata.name notin (default,kube-system,kube-public,kube-node-lease,kubevirt)")
 	}
-	o.Namespace = "gpuctl"
+	var told atomic.Int64
+	o.Namespace, o.Changed = "gpuctl", func() { told.Add(1) }
 	watcher := cluster.NewWatcher(client, held, func() {}, logr.Discard())
 	f := cluster.NewFeed(client, held, watcher, o)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,7 +79,7 @@ func feed(t *testing.T, c *testcluster.Cluster, o cluster.FeedOptions) *fed {
 		return nil
 	})
 	t.Logf("complete after %s", time.Since(began).Round(time.Millisecond))
-	return &fed{c, t, f}
+	return &fed{c, t, f, &told}
 }
 
 // installCRDs creates gpuctl's kinds.
@@ -300,6 +303,11 @@ func (f *fed) followsTenants() {
 	f.soonIs("and again", f.admits("acme-dev", "h200", 7, "GPU0611"))
 	f.remove(quota)
 	f.soonIs("the budget goes", f.admits("acme-dev", "h200", 7, ""))
+	leaves := f.namespace("leaves", "")
+	f.soonIs("a namespace comes", f.admits("leaves", "h200", 1, ""))
+	f.patch(leaves, `{"metadata":{"finalizers":["gpuctl.dev/test"]}}`)
+	f.remove(leaves)
+	f.soonIs("it is being deleted", f.admits("leaves", "h200", 1, "GPU0604"))
 	f.soonIs("no tenant", f.admits("kube-system", "h200", 1, "GPU0602"))
 	f.soonIs("no namespace", f.admits("nowhere", "h200", 1, "GPU0603"))
 }
@@ -445,7 +453,14 @@ func (f *fed) assumes() {
 		}
 		return nil
 	})
+	f.told.Store(0)
 	after := typedDevice(f.t, f.place(before, "n1", 1, ""))
+	f.soonIs("that something changes is said", func(context.Context) error {
+		if f.told.Load() == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
 	for _, d := range []*v1alpha1.GPUDevice{after, typedDevice(f.t, before)} {
 		f.Assume(d)
 		if err := f.free("n1", 5)(f.t.Context()); err != nil {
