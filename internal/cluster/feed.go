@@ -39,6 +39,7 @@ type Feed struct {
 	watcher *Watcher
 	o       FeedOptions
 	ask     chan struct{} // for the agents, before it is time
+	changed chan struct{}
 
 	mu      sync.Mutex
 	books   *books.Books
@@ -58,7 +59,8 @@ func NewFeed(c *Client, _ cache.Cache, w *Watcher, o FeedOptions) *Feed {
 		o.Tenants = labels.Nothing()
 	}
 	f := &Feed{
-		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), books: books.New(), devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), tree: newTree(),
+		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), changed: make(chan struct{}, 1), books: books.New(),
+		devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), tree: newTree(),
 		table: targets{}, claims: claims{}, said: map[string]string{},
 	}
 	f.books.SetNames(o.Listed, nil)
@@ -66,9 +68,10 @@ func NewFeed(c *Client, _ cache.Cache, w *Watcher, o FeedOptions) *Feed {
 	return f
 }
 
-// Start asks for the agents and builds the tree until ctx ends.
+// Start asks for the agents, builds the tree and says what changes until ctx ends.
 func (f *Feed) Start(ctx context.Context) error {
 	var running sync.WaitGroup
+	running.Go(func() { f.keepTelling(ctx) })
 	running.Go(func() { f.keepTree(ctx) })
 	running.Go(func() { f.keepAsking(ctx) })
 	running.Wait()
@@ -120,8 +123,31 @@ func (f *Feed) change(do func() bool) {
 	f.mu.Lock()
 	changed := do()
 	f.mu.Unlock()
-	if changed && f.o.Changed != nil {
-		f.o.Changed()
+	if changed {
+		signal(f.changed)
+	}
+}
+
+// keepTelling says that something changed until ctx ends; not where it changes, for there
+// locks of the watcher are held.
+func (f *Feed) keepTelling(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.changed:
+		}
+		if f.o.Changed != nil {
+			f.o.Changed()
+		}
+	}
+}
+
+// signal sends to a channel that holds one signal, unless it does.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

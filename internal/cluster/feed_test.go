@@ -2,16 +2,20 @@ package cluster
 
 import (
 	stdcmp "cmp"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/alloc"
@@ -206,7 +210,8 @@ func TestTemplateDeviceWithoutOrigin(t *testing.T) {
 	}
 	d = d.DeepCopy()
 	d.ResourceVersion, d.Status.Origin = "2", &v1alpha1.Origin{Kind: v1alpha1.OriginTemplate}
-	if f.Assume(d); !has() {
+	f.Assume(d)
+	if !has() {
 		t.Error("with an origin it is not in the books")
 	}
 }
@@ -332,5 +337,82 @@ func TestReleaseFrom(t *testing.T) {
 				t.Errorf("refused: %v", err)
 			}
 		})
+	}
+}
+
+// Another object of the same name, that took its place while nobody watched, comes as a
+// change of the first.
+func TestAnotherOfTheName(t *testing.T) {
+	f := newTestFeed()
+	device := func(uid, rv string) *v1alpha1.GPUDevice {
+		return &v1alpha1.GPUDevice{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "acme", UID: types.UID(uid), ResourceVersion: rv}}
+	}
+	e := f.deviceEvents()
+	h := f.handler(&e)
+	for _, step := range []struct {
+		what    string
+		do      func()
+		changed bool
+		want    []types.UID
+	}{
+		{"one comes", func() { h.OnAdd(device("a", "1"), true) }, true, []types.UID{"a"}},
+		{"another takes its place", func() { h.OnUpdate(device("a", "1"), device("b", "2")) }, true, []types.UID{"b"}},
+		{"a resync", func() { h.OnUpdate(device("b", "2"), device("b", "2")) }, false, []types.UID{"b"}},
+		{"it is found gone", func() { h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "acme/d", Obj: device("b", "2")}) }, true, nil},
+	} {
+		step.do()
+		changed := len(f.changed) == 1
+		if changed {
+			<-f.changed
+		}
+		var got []types.UID
+		for _, d := range f.Devices() {
+			got = append(got, d.UID)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" || changed != step.changed {
+			t.Errorf("%s: changed is %t (-want +got):\n%s", step.what, changed, diff)
+		}
+	}
+}
+
+// A device that was assumed, and deleted before any watch saw it, is found out.
+func TestUnseenDevices(t *testing.T) {
+	device := func(name, uid string) *v1alpha1.GPUDevice {
+		return &v1alpha1.GPUDevice{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GPUDevice"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "acme", UID: types.UID(uid), ResourceVersion: "1"},
+		}
+	}
+	options := CacheOptions()
+	f := newTestFeed()
+	f.client.dynamic = fake.NewSimpleDynamicClient(options.Scheme, device("there", "there"), device("anew", "anew"))
+	long := time.Now().Add(-time.Hour)
+	for uid, at := range map[string]time.Time{"there": long, "gone": long, "replaced": long, "young": time.Now(), "seen": {}} {
+		name := uid
+		if uid == "replaced" {
+			name = "anew"
+		}
+		f.putDevice(known{device: device(name, uid), assumed: at})
+	}
+	f.buryUnseen(t.Context())
+	var left []string
+	for _, d := range f.Devices() {
+		left = append(left, string(d.UID))
+	}
+	if diff := cmp.Diff([]string{"seen", "there", "young"}, left); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be read is said once, for as long as it is so.
+func TestUnreadableIsSaidOnce(t *testing.T) {
+	f := newTestFeed()
+	var said []string
+	f.o.Log = funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
+	for _, err := range []error{errors.New("a"), errors.New("a"), errors.New("b"), nil, errors.New("b")} {
+		f.unreadable("Node n1", err)
+	}
+	if len(said) != 3 {
+		t.Errorf("it is said %d times: %q", len(said), said)
 	}
 }

@@ -63,8 +63,8 @@ func newDevices() devices {
 	}
 }
 
-// Assume takes what the API server answered to an own write. A watch event of an older
-// version does not undo it.
+// Assume takes what the API server answered to an own write; nobody changes it
+// afterwards. A watch event of an older version does not undo it.
 func (f *Feed) Assume(d *v1alpha1.GPUDevice) {
 	f.change(func() bool {
 		k := known{device: d, assumed: time.Now()}

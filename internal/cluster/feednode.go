@@ -168,7 +168,7 @@ func (f *Feed) reportEvents() events {
 			f.unreadable(d.Ref(), err)
 			changed := f.tell(name)
 			if changed && f.nodes.asked && !f.nodes.alive[name] {
-				f.askSoon() // what is written now is not silent
+				signal(f.ask) // what is written now is not silent
 			}
 			return changed
 		},
@@ -182,13 +182,6 @@ func (f *Feed) reportEvents() events {
 		gone: func() bool {
 			return f.each(func(k *node) { k.host, k.opaque = nil, false })
 		},
-	}
-}
-
-func (f *Feed) askSoon() {
-	select {
-	case f.ask <- struct{}{}:
-	default:
 	}
 }
 

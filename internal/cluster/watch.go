@@ -102,12 +102,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 }
 
 // wakeUp has the kinds looked through once more.
-func (w *Watcher) wakeUp() {
-	select {
-	case w.again <- struct{}{}:
-	default:
-	}
-}
+func (w *Watcher) wakeUp() { signal(w.again) }
 
 // definitions watches the CRDs, once the API server answers: that it does not is no
 // reason to end.

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +42,7 @@ type fed struct {
 	*testcluster.Cluster
 	t *testing.T
 	*cluster.Feed
+	told *atomic.Int64 // how often something changed
 }
 
 // feed starts a feed of its own, and waits until it is complete.
@@ -59,7 +62,8 @@ func feed(t *testing.T, c *testcluster.Cluster, o cluster.FeedOptions) *fed {
 	if o.Tenants == nil {
 		o.Tenants, _ = labels.Parse("kubernetes.io/metadata.name notin (default,kube-system,kube-public,kube-node-lease,kubevirt)")
 	}
-	o.Namespace = "gpuctl"
+	var told atomic.Int64
+	o.Namespace, o.Changed = "gpuctl", func() { told.Add(1) }
 	watcher := cluster.NewWatcher(client, held, func() {}, logr.Discard())
 	f := cluster.NewFeed(client, held, watcher, o)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,7 +79,7 @@ func feed(t *testing.T, c *testcluster.Cluster, o cluster.FeedOptions) *fed {
 		return nil
 	})
 	t.Logf("complete after %s", time.Since(began).Round(time.Millisecond))
-	return &fed{c, t, f}
+	return &fed{c, t, f, &told}
 }
 
 // installCRDs creates gpuctl's kinds.
@@ -124,7 +128,7 @@ func (f *fed) admits(namespace, class string, count int32, want string) func(con
 				code = string(refusal.Code)
 			}
 			if code != want {
-				err = fmt.Errorf("an order of %d %s in %s: %v, want %q", count, class, namespace, answer, want)
+				err = fmt.Errorf("an order of %d %s in %s: %w, want %q", count, class, namespace, stdcmp.Or(answer, errors.New("admitted")), want)
 			}
 		})
 		return err
@@ -155,9 +159,9 @@ func (f *fed) remove(u *unstructured.Unstructured) {
 }
 
 // namespace creates a namespace with labels, in YAML.
-func (f *fed) namespace(name, labels string) *unstructured.Unstructured {
+func (f *fed) namespace(name, labelled string) *unstructured.Unstructured {
 	f.t.Helper()
-	return f.Create(f.Decode(fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels)))
+	return f.Create(f.Decode(fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labelled)))
 }
 
 // device creates a device in acme-dev.
@@ -299,6 +303,11 @@ func (f *fed) followsTenants() {
 	f.soonIs("and again", f.admits("acme-dev", "h200", 7, "GPU0611"))
 	f.remove(quota)
 	f.soonIs("the budget goes", f.admits("acme-dev", "h200", 7, ""))
+	leaves := f.namespace("leaves", "")
+	f.soonIs("a namespace comes", f.admits("leaves", "h200", 1, ""))
+	f.patch(leaves, `{"metadata":{"finalizers":["gpuctl.dev/test"]}}`)
+	f.remove(leaves)
+	f.soonIs("it is being deleted", f.admits("leaves", "h200", 1, "GPU0604"))
 	f.soonIs("no tenant", f.admits("kube-system", "h200", 1, "GPU0602"))
 	f.soonIs("no namespace", f.admits("nowhere", "h200", 1, "GPU0603"))
 }
@@ -444,7 +453,14 @@ func (f *fed) assumes() {
 		}
 		return nil
 	})
+	f.told.Store(0)
 	after := typedDevice(f.t, f.place(before, "n1", 1, ""))
+	f.soonIs("that something changes is said", func(context.Context) error {
+		if f.told.Load() == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
 	for _, d := range []*v1alpha1.GPUDevice{after, typedDevice(f.t, before)} {
 		f.Assume(d)
 		if err := f.free("n1", 5)(f.t.Context()); err != nil {
