@@ -18,9 +18,7 @@ import (
 	"github.com/gpuctl/gpuctl/charts"
 )
 
-var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-)
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // orderKinds installs the kinds that the chart does not install yet, until the test
 // ends.
