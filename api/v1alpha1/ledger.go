@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,7 +74,7 @@ func EncodeLedger(l Ledger) (string, error) {
 }
 
 // DecodeLedger reads the value of LedgerKey out of the data of the ConfigMap. It guesses
-// nothing: what EncodeLedger could not have meant is an error, which names the field.
+// nothing: what EncodeLedger could not have written is an error, which names the field.
 func DecodeLedger(data map[string]string) (Ledger, error) {
 	text, ok := data[LedgerKey]
 	if !ok {
@@ -97,67 +97,21 @@ func decodeLedger(text string) (Ledger, error) {
 
 		Batch []json.RawMessage `json:"batch"`
 	}
-	if err := decodeStrictly(text, &outer); err != nil {
+	if err := decode(text, &outer); err != nil {
 		return Ledger{}, err
 	}
 	l := outer.Ledger
 	l.Batch = make([]LedgerEntry, len(outer.Batch))
 	for i, entry := range outer.Batch {
-		if err := decodeStrictly(string(entry), &l.Batch[i]); err != nil {
+		if err := decode(string(entry), &l.Batch[i]); err != nil {
 			return Ledger{}, fmt.Errorf("batch[%d]: %w", i, err)
 		}
 	}
-	m := members{}
-	if err := m.add(json.NewDecoder(strings.NewReader(text)), ""); err != nil {
+	m, err := membersOf(text, reflect.TypeFor[Ledger]())
+	if err != nil {
 		return Ledger{}, err
 	}
 	return l, m.complete(len(l.Batch))
-}
-
-// members has the lower-case path of each member of a JSON object: "batch[0].uid".
-type members map[string]bool
-
-// add reads one value. It refuses keys that are there twice, and null but for a
-// placement.
-func (m members) add(d *json.Decoder, path string) error {
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	switch token {
-	case nil:
-		if !strings.HasSuffix(path, "].placement") {
-			return fmt.Errorf("%s is null", path)
-		}
-	case json.Delim('['):
-		for i := 0; d.More(); i++ {
-			if err := m.add(d, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return err
-			}
-		}
-		_, err = d.Token()
-	case json.Delim('{'):
-		for d.More() {
-			if err := m.addMember(d, path); err != nil {
-				return err
-			}
-		}
-		_, err = d.Token()
-	}
-	return err
-}
-
-func (m members) addMember(d *json.Decoder, path string) error {
-	key, err := d.Token()
-	if err != nil {
-		return err
-	}
-	path = strings.TrimPrefix(fmt.Sprintf("%s.%s", path, key), ".")
-	if m[strings.ToLower(path)] {
-		return fmt.Errorf("%s is there twice", path)
-	}
-	m[strings.ToLower(path)] = true
-	return m.add(d, path)
 }
 
 // complete reports a member that is missing and whose zero value would say something.
