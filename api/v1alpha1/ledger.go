@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,7 +55,8 @@ type LedgerEntry struct {
 	// Placement is that of the device, also where it moves, is lost or heals. Nil, which
 	// is written as null: it is taken away.
 	Placement *Placement `json:"placement"`
-	// Answer is that of the device's bind request. Nil: it has none.
+	// Answer is that of the device's bind request: a node, or a refusal that the device
+	// has already, for it is never first written by the ledger. Nil: it has none.
 	Answer *BindAnswer `json:"answer,omitempty"`
 }
 
@@ -176,10 +179,6 @@ func (p *Placement) check() error {
 	switch {
 	case p == nil:
 		return nil
-	case p.Node == "":
-		return errors.New(".placement.node is empty")
-	case p.ResourceName == "":
-		return errors.New(".placement.resourceName is empty")
 	case p.Units < 1 || p.Units > MaxUnitsPerDevice:
 		return fmt.Errorf(".placement.units: %d is not between 1 and %d", p.Units, MaxUnitsPerDevice)
 	case p.Since.IsZero():
@@ -187,7 +186,7 @@ func (p *Placement) check() error {
 	case p.LostSince != nil && p.LostSince.IsZero():
 		return errors.New(".placement.lostSince is empty")
 	}
-	return nil
+	return cmp.Or(checkLength(".placement.node", p.Node, maxNode), checkLength(".placement.resourceName", p.ResourceName, maxResourceName))
 }
 
 func (a *BindAnswer) check() error {
@@ -198,6 +197,30 @@ func (a *BindAnswer) check() error {
 		return errors.New(".answer is not either a node or a refusal")
 	case a.AnsweredAt.IsZero():
 		return errors.New(".answer.answeredAt is empty")
+	case a.Refusal == nil:
+		return checkLength(".answer.node", a.Node, maxNode)
+	case !refusalCode.MatchString(a.Refusal.Code):
+		return fmt.Errorf(".answer.refusal.code: %q does not match %s", a.Refusal.Code, refusalCode)
+	}
+	return checkLength(".answer.refusal.message", a.Refusal.Message, maxMessage)
+}
+
+// What the GPUDevice's schema demands of an entry's fields, beside MaxUnitsPerDevice.
+const (
+	maxNode         = 253
+	maxResourceName = 308
+	maxMessage      = 1024
+)
+
+var refusalCode = regexp.MustCompile(`^GPU[0-9]{4}$`)
+
+// checkLength counts characters, as the API server does.
+func checkLength(path, value string, most int) error {
+	switch n := utf8.RuneCountInString(value); {
+	case n == 0:
+		return fmt.Errorf("%s is empty", path)
+	case n > most:
+		return fmt.Errorf("%s has %d characters; it can have %d", path, n, most)
 	}
 	return nil
 }
