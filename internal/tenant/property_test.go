@@ -215,7 +215,7 @@ func naive(tree *Tree, granted map[string][]gpu.Amount) map[string]map[Key]int64
 			}
 			for _, a := range had {
 				for _, limit := range l.limits {
-					if limit.Key.counts(a) {
+					if tree.counts(limit.Key, a) {
 						out[l.namespace][limit.Key] += a.Units
 					}
 				}

@@ -9,18 +9,6 @@ import (
 	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
-// counts reports whether the amount counts under the key.
-func (k Key) counts(a gpu.Amount) bool {
-	switch k.Kind {
-	case Class:
-		return a.Class == k.Name
-	case Total:
-		return true
-	default:
-		return string(a.Resource) == k.Name
-	}
-}
-
 // Use is what each level of a tree and all below it have together. An
 // ancestor's budget caps its whole subtree, so a unit counts at every level
 // from its namespace up to the root.
@@ -108,6 +96,7 @@ func (u *Use) add(l *Level, a gpu.Amount) {
 	}
 	for _, k := range []Key{{Resource, string(a.Resource)}, {Class, a.Class}, {Kind: Total}} {
 		if k.Name != "" || k.Kind == Total {
+			k = u.tree.counted(k)
 			m[k] = m[k].plus(a.Units)
 		}
 	}
@@ -117,4 +106,4 @@ func (u *Use) add(l *Level, a gpu.Amount) {
 // than 0.
 func (u *Use) Of(level string, k Key) int64 { return u.of(u.tree.levels[level], k) }
 
-func (u *Use) of(l *Level, k Key) int64 { return u.at[l][k].units() }
+func (u *Use) of(l *Level, k Key) int64 { return u.at[l][u.tree.counted(k)].units() }
