@@ -1,11 +1,9 @@
 package v1alpha1
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,26 +117,6 @@ func checkResourceName(name string) error {
 	}
 	if !strings.Contains(name, "/") {
 		return fmt.Errorf("%q has no domain: an extended resource is written domain/name", name)
-	}
-	return nil
-}
-
-// decodeStrictly reads one JSON value and nothing after it, without fields that are
-// not known. It does not take null, which would leave out as it is.
-func decodeStrictly(text string, out any) error {
-	if strings.TrimSpace(text) == "null" {
-		return errors.New("it is null")
-	}
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(out); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("it is empty")
-		}
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows behind its end")
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ func TestDecodeResourceNames(t *testing.T) {
 		"something follows":    {data: value(`["nvidia.com/A"] ["nvidia.com/B"]`), wrong: []string{"something follows"}},
 		"garbage follows":      {data: value(`["nvidia.com/A"]]`), wrong: []string{"something follows"}},
 		"no domain, and space": {data: value(`["nvidia.com/A", "A10", "nvidia.com/A 10"]`), wrong: []string{`entry 1: "A10" has no domain`, `entry 2: "nvidia.com/A 10"`}},
+		"a null":               {data: value(`["nvidia.com/A", null]`), wrong: []string{"want a JSON list of strings", "[1] is null"}},
 		"empty name":           {data: value(`[""]`), wrong: []string{`entry 0: ""`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +134,17 @@ func TestDecodeReferences(t *testing.T) {
 		"65 units":          {text: `{"templates":[{"class":"h200","count":65}]}`, wrong: []string{"templates[0].count: 65 is not between 1 and 64"}},
 		"negative":          {text: `{"templates":[{"class":"h200","count":-1}]}`, wrong: []string{"templates[0].count: -1"}},
 		"something follows": {text: `{"devices":["a"]}{}`, wrong: []string{"something follows"}},
+
+		"in capitals":                {text: `{"Devices":["a"]}`, wrong: []string{`want {"devices":["NAME"]`, `Devices: the field is written "devices"`}},
+		"in capitals inside":         {text: `{"templates":[{"class":"h200"},{"CLASS":"h200"}]}`, wrong: []string{`templates[1].CLASS: the field is written "class"`}},
+		"devices twice":              {text: `{"devices":["a"],"devices":["b"]}`, wrong: []string{"devices is there twice"}},
+		"devices twice, with long s": {text: `{"devices":["a"],"deviceſ":["b"]}`, wrong: []string{`deviceſ: the field is written "devices"`}},
+		"templates twice":            {text: `{"templates":[{"class":"h200","count":8}],"templates":[{"class":"l40s"}]}`, wrong: []string{"templates is there twice"}},
+		"count twice":                {text: `{"templates":[{"class":"h200","count":8,"count":1}]}`, wrong: []string{"templates[0].count is there twice"}},
+		"devices are null":           {text: `{"devices":null,"templates":[{"class":"h200"}]}`, wrong: []string{"devices is null"}},
+		"a device is null":           {text: `{"devices":["a",null]}`, wrong: []string{"devices[1] is null"}},
+		"a template is null":         {text: `{"templates":[null]}`, wrong: []string{"templates[0] is null"}},
+		"count is null":              {text: `{"templates":[{"class":"h200","count":null}]}`, wrong: []string{"templates[0].count is null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := v1alpha1.DecodeReferences(tc.text)

@@ -14,8 +14,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //	Lost      node, lostSince any              any             False Lost       any of the three  its units are gone from the node
 //
 // A device holds units, and counts for the node's capacity, if and only if Held is
-// True. A VMI uses it, and it covers its launcher's units, if and only if it has a VMI's
-// UID, which is Attached, or Lost under a running VM.
+// True. A VMI uses it, and it covers its launcher's units, if and only if it has a
+// placement and a VMI's UID: that is Attached, or Lost under a running VM.
 //
 // Ways: Pending → Held → Bound → Attached → Held (the VM stopped), and back from Bound
 // and Held when the start is refused or times out. Attached → Held → Bound → Attached in
@@ -64,7 +64,7 @@ func (s *GPUDeviceStatus) HoldsUnits() bool {
 	return s.Placement != nil && s.Placement.LostSince == nil
 }
 
-// InUse reports that a VMI has claimed the device. It may have lost its units since.
+// InUse reports that a VMI has claimed the device, whatever units it has.
 func (s *GPUDeviceStatus) InUse() bool { return s.Attachment != nil && s.Attachment.VMIUID != "" }
 
 // Types of the conditions of a GPUDevice.
@@ -105,11 +105,12 @@ func (s *GPUDeviceStatus) Held(pending, message string) metav1.Condition {
 	return c
 }
 
-// Attached makes the condition that says whether a VMI uses the device.
+// Attached makes the condition that says whether a VMI uses the device. Nobody uses one
+// that is pending: a VMI's UID alone is a start that has no units.
 func (s *GPUDeviceStatus) Attached() metav1.Condition {
 	c := metav1.Condition{Type: ConditionAttached, Status: metav1.ConditionFalse, Reason: ReasonUnused}
 	switch {
-	case s.InUse():
+	case s.InUse() && s.Placement != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, ReasonInUse, "by VMI "+s.Attachment.VMIName
 	case s.Attachment != nil:
 		c.Reason, c.Message = ReasonStarting, "for VMI "+s.Attachment.VMIName

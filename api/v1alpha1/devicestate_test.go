@@ -29,6 +29,7 @@ func TestDeviceStates(t *testing.T) {
 	}{
 		"ordered":                        {facts: v1alpha1.GPUDeviceStatus{}, want: "Pending", held: "False NoUnits", attached: "False Unused"},
 		"ordered, a VM starts":           {facts: v1alpha1.GPUDeviceStatus{Attachment: taken, BindRequest: asked("r1", nil)}, want: "Pending", held: "False NoUnits", attached: "False Starting"},
+		"ordered, a VMI has claimed it":  {facts: v1alpha1.GPUDeviceStatus{Attachment: claimed, BindRequest: asked("r1", nil)}, want: "Pending", held: "False NoUnits", attached: "False Starting", wantInUsed: true},
 		"reserved":                       {facts: v1alpha1.GPUDeviceStatus{Placement: placed}, want: "Held", held: "True Reserved", attached: "False Unused", wantHolds: true},
 		"reserved, a VM starts":          {facts: v1alpha1.GPUDeviceStatus{Placement: placed, Attachment: taken, BindRequest: asked("r1", nil)}, want: "Held", held: "True Reserved", attached: "False Starting", wantHolds: true},
 		"reserved, the start is refused": {facts: v1alpha1.GPUDeviceStatus{Placement: placed, Attachment: taken, BindRequest: asked("r1", &v1alpha1.BindAnswer{Refusal: &v1alpha1.Refusal{Code: "GPU0501"}})}, want: "Held", held: "True Reserved", attached: "False Starting", wantHolds: true},

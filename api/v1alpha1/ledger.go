@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"reflect"
+	"regexp"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,7 +55,8 @@ type LedgerEntry struct {
 	// Placement is that of the device, also where it moves, is lost or heals. Nil, which
 	// is written as null: it is taken away.
 	Placement *Placement `json:"placement"`
-	// Answer is that of the device's bind request. Nil: it has none.
+	// Answer is that of the device's bind request: a node, or a refusal that the device
+	// has already, for it is never first written by the ledger. Nil: it has none.
 	Answer *BindAnswer `json:"answer,omitempty"`
 }
 
@@ -74,7 +77,7 @@ func EncodeLedger(l Ledger) (string, error) {
 }
 
 // DecodeLedger reads the value of LedgerKey out of the data of the ConfigMap. It guesses
-// nothing: what EncodeLedger could not have meant is an error, which names the field.
+// nothing: what EncodeLedger could not have written is an error, which names the field.
 func DecodeLedger(data map[string]string) (Ledger, error) {
 	text, ok := data[LedgerKey]
 	if !ok {
@@ -97,67 +100,21 @@ func decodeLedger(text string) (Ledger, error) {
 
 		Batch []json.RawMessage `json:"batch"`
 	}
-	if err := decodeStrictly(text, &outer); err != nil {
+	if err := decode(text, &outer); err != nil {
 		return Ledger{}, err
 	}
 	l := outer.Ledger
 	l.Batch = make([]LedgerEntry, len(outer.Batch))
 	for i, entry := range outer.Batch {
-		if err := decodeStrictly(string(entry), &l.Batch[i]); err != nil {
+		if err := decode(string(entry), &l.Batch[i]); err != nil {
 			return Ledger{}, fmt.Errorf("batch[%d]: %w", i, err)
 		}
 	}
-	m := members{}
-	if err := m.add(json.NewDecoder(strings.NewReader(text)), ""); err != nil {
+	m, err := membersOf(text, reflect.TypeFor[Ledger]())
+	if err != nil {
 		return Ledger{}, err
 	}
 	return l, m.complete(len(l.Batch))
-}
-
-// members has the lower-case path of each member of a JSON object: "batch[0].uid".
-type members map[string]bool
-
-// add reads one value. It refuses keys that are there twice, and null but for a
-// placement.
-func (m members) add(d *json.Decoder, path string) error {
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	switch token {
-	case nil:
-		if !strings.HasSuffix(path, "].placement") {
-			return fmt.Errorf("%s is null", path)
-		}
-	case json.Delim('['):
-		for i := 0; d.More(); i++ {
-			if err := m.add(d, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return err
-			}
-		}
-		_, err = d.Token()
-	case json.Delim('{'):
-		for d.More() {
-			if err := m.addMember(d, path); err != nil {
-				return err
-			}
-		}
-		_, err = d.Token()
-	}
-	return err
-}
-
-func (m members) addMember(d *json.Decoder, path string) error {
-	key, err := d.Token()
-	if err != nil {
-		return err
-	}
-	path = strings.TrimPrefix(fmt.Sprintf("%s.%s", path, key), ".")
-	if m[strings.ToLower(path)] {
-		return fmt.Errorf("%s is there twice", path)
-	}
-	m[strings.ToLower(path)] = true
-	return m.add(d, path)
 }
 
 // complete reports a member that is missing and whose zero value would say something.
@@ -222,10 +179,6 @@ func (p *Placement) check() error {
 	switch {
 	case p == nil:
 		return nil
-	case p.Node == "":
-		return errors.New(".placement.node is empty")
-	case p.ResourceName == "":
-		return errors.New(".placement.resourceName is empty")
 	case p.Units < 1 || p.Units > MaxUnitsPerDevice:
 		return fmt.Errorf(".placement.units: %d is not between 1 and %d", p.Units, MaxUnitsPerDevice)
 	case p.Since.IsZero():
@@ -233,7 +186,7 @@ func (p *Placement) check() error {
 	case p.LostSince != nil && p.LostSince.IsZero():
 		return errors.New(".placement.lostSince is empty")
 	}
-	return nil
+	return cmp.Or(checkLength(".placement.node", p.Node, maxNode), checkLength(".placement.resourceName", p.ResourceName, maxResourceName))
 }
 
 func (a *BindAnswer) check() error {
@@ -244,6 +197,30 @@ func (a *BindAnswer) check() error {
 		return errors.New(".answer is not either a node or a refusal")
 	case a.AnsweredAt.IsZero():
 		return errors.New(".answer.answeredAt is empty")
+	case a.Refusal == nil:
+		return checkLength(".answer.node", a.Node, maxNode)
+	case !refusalCode.MatchString(a.Refusal.Code):
+		return fmt.Errorf(".answer.refusal.code: %q does not match %s", a.Refusal.Code, refusalCode)
+	}
+	return checkLength(".answer.refusal.message", a.Refusal.Message, maxMessage)
+}
+
+// What the GPUDevice's schema demands of an entry's fields, beside MaxUnitsPerDevice.
+const (
+	maxNode         = 253
+	maxResourceName = 308
+	maxMessage      = 1024
+)
+
+var refusalCode = regexp.MustCompile(`^GPU[0-9]{4}$`)
+
+// checkLength counts characters, as the API server does.
+func checkLength(path, value string, most int) error {
+	switch n := utf8.RuneCountInString(value); {
+	case n == 0:
+		return fmt.Errorf("%s is empty", path)
+	case n > most:
+		return fmt.Errorf("%s has %d characters; it can have %d", path, n, most)
 	}
 	return nil
 }

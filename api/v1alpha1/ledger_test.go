@@ -2,14 +2,17 @@ package v1alpha1_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
@@ -24,6 +27,11 @@ const (
 // entry returns an entry of a ledger as JSON.
 func entry(name, uid, rest string) string {
 	return `{"namespace":"acme","name":"` + name + `","uid":"` + uid + `","resourceVersion":"88123",` + rest + `}`
+}
+
+// refused returns an entry's answer as JSON.
+func refused(code, message string) string {
+	return `"answer":{"answeredAt":"2026-11-30T12:00:00.000001Z","refusal":{"code":"` + code + `","message":"` + message + `"}}`
 }
 
 // batch returns a ledger as JSON.
@@ -60,7 +68,7 @@ func TestEncodeLedger(t *testing.T) {
 		"answered":    {ledger(with(&placement, &v1alpha1.BindAnswer{AnsweredAt: now, Node: "worker-7"})), batch(entry("train-a", "u1", placed+","+answer))},
 		"taken away":  {ledger(with(nil, nil)), batch(entry("train-a", "u1", `"placement":null`))},
 		"lost":        {ledger(with(&lostPlacement, nil)), batch(entry("train-a", "u1", placed[:len(placed)-1]+`,"lostSince":"2026-11-30T12:00:01.000001Z"}`))},
-		"was refused": {ledger(with(nil, &v1alpha1.BindAnswer{AnsweredAt: now, Refusal: refusal})), batch(entry("train-a", "u1", `"placement":null,"answer":{"answeredAt":"2026-11-30T12:00:00.000001Z","refusal":{"code":"GPU0501","message":"no \u003cnode\u003e"}}`))},
+		"was refused": {ledger(with(nil, &v1alpha1.BindAnswer{AnsweredAt: now, Refusal: refusal})), batch(entry("train-a", "u1", `"placement":null,`+refused("GPU0501", `no \u003cnode\u003e`)))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := v1alpha1.EncodeLedger(tc.ledger)
@@ -106,7 +114,10 @@ func TestDecodeLedger(t *testing.T) {
 		"no term":                {swap(`"term":7,`, ``), "term: 0 is less than 1"},
 		"term 0":                 {swap(`7`, `0`), "term: 0 is less than 1"},
 		"term is null":           {swap(`7`, `null`), "term is null"},
-		"term twice":             {swap(`"term":7`, `"term":7,"Term":9`), "Term is there twice"},
+		"term twice":             {swap(`"term":7`, `"term":7,"term":9`), "term is there twice"},
+		"term in capitals":       {swap(`"term"`, `"TERM"`), `TERM: the field is written "term"`},
+		"term in two spellings":  {swap(`"term":7`, `"term":7,"Term":9`), `Term: the field is written "term"`},
+		"sequence with long s":   {swap(`"sequence"`, `"sequence":4711,"ſequence"`), `ſequence: the field is written "sequence"`},
 		"term is no number":      {swap(`7`, `"7"`), "json: cannot unmarshal string into Go struct field"},
 		"holder empty":           {swap(`gpuctl-0`, ``), "holder is empty"},
 		"no sequence":            {swap(`,"sequence":4711`, ``), "sequence is missing"},
@@ -125,6 +136,7 @@ func TestDecodeLedger(t *testing.T) {
 		"no UID":                 {batch(a, entry("b", "", placed)), "batch[1].uid is empty"},
 		"no resourceVersion":     {swap(`"resourceVersion":"88123",`, ``), "batch[0].resourceVersion is empty"},
 		"resourceVersion twice":  {swap(`"resourceVersion"`, `"resourceVersion":"1","resourceVersion"`), "batch[0].resourceVersion is there twice"},
+		"version with long s":    {swap(`"resourceVersion"`, `"resourceVersion":"1","reſourceVersion"`), `batch[0].reſourceVersion: the field is written "resourceVersion"`},
 		"no placement":           {batch(a, entry("b", "u2", answer)), "batch[1].placement is missing"},
 		"no node":                {swap(`"node":"worker-7",`, ``), "batch[0].placement.node is empty"},
 		"no resource name":       {swap(`nvidia.com/A`, ``), "batch[0].placement.resourceName is empty"},
@@ -136,6 +148,15 @@ func TestDecodeLedger(t *testing.T) {
 		"answer is null":         {batch(entry("a", "u1", placed+`,"answer":null`)), "batch[0].answer is null"},
 		"answer without a word":  {batch(entry("a", "u1", placed+`,`+strings.Replace(answer, `,"node":"worker-7"`, ``, 1))), "batch[0].answer is not either a node or a refusal"},
 		"answered at no time":    {batch(entry("a", "u1", placed+`,"answer":{"node":"worker-7"}`)), "batch[0].answer.answeredAt is empty"},
+		"node of 254":            {swap("worker-7", strings.Repeat("w", 254)), "batch[0].placement.node has 254 characters; it can have 253"},
+		"resource name of 309":   {swap("nvidia.com/A", strings.Repeat("r", 309)), "batch[0].placement.resourceName has 309 characters; it can have 308"},
+		"answer's node of 254":   {batch(entry("a", "u1", placed+`,`+strings.Replace(answer, "worker-7", strings.Repeat("w", 254), 1))), "batch[0].answer.node has 254 characters; it can have 253"},
+		"no code of refusal":     {batch(entry("a", "u1", placed+`,`+refused("", "no"))), `batch[0].answer.refusal.code: "" does not match`},
+		"another code":           {batch(entry("a", "u1", placed+`,`+refused("GPU05010", "no"))), `batch[0].answer.refusal.code: "GPU05010" does not match`},
+		"refusal without a word": {batch(entry("a", "u1", placed+`,`+refused("GPU0501", ""))), "batch[0].answer.refusal.message is empty"},
+		"refusal of 1,025":       {batch(entry("a", "u1", placed+`,`+refused("GPU0501", strings.Repeat("é", 1025)))), "batch[0].answer.refusal.message has 1025 characters; it can have 1024"},
+		"refusal of 1,024":       {text: batch(entry("a", "u1", placed+`,`+refused("GPU0501", strings.Repeat("é", 1024))))},
+		"a node and a refusal":   {batch(entry("a", "u1", placed+`,`+strings.Replace(refused("GPU0501", "no"), `"refusal"`, `"node":"worker-7","refusal"`, 1))), "batch[0].answer is not either a node or a refusal"},
 		"a device twice":         {batch(a, entry("b", "u2", placed), entry("a", "u3", placed)), "batch[2]: batch[0] is of device acme/a, too"},
 		"a UID twice":            {batch(a, entry("b", "u1", placed)), "batch[1].uid: batch[0] has u1, too"},
 		"a list instead of that": {"[]", "json: cannot unmarshal array"},
@@ -152,6 +173,55 @@ func TestDecodeLedger(t *testing.T) {
 	}
 	_, err := v1alpha1.DecodeLedger(map[string]string{"other": batch()})
 	says(t, err, []string{`read ConfigMap gpuctl-ledger: it has no key "ledger"`})
+}
+
+// An entry that the API server refuses can never be settled: what the ledger demands of
+// its strings and units is what the GPUDevice's schema does.
+func TestLedgerDemandsWhatTheSchemaDoes(t *testing.T) {
+	text, err := os.ReadFile("../../charts/gpu-operator-hooks/files/crds/gpuctl.dev_gpudevices.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd any
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	status, _, _ := unstructured.NestedMap(crd.(map[string]any)["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any), //nolint:forcetypeassert // a panic tells as much
+		"schema", "openAPIV3Schema", "properties", "status", "properties")
+	got := map[string]string{}
+	for _, path := range [][]string{{"placement"}, {"bindRequest", "properties", "answer"}} {
+		schema, _, _ := unstructured.NestedMap(status, path...)
+		demands(got, path[len(path)-1], schema)
+	}
+	want := map[string]string{
+		"placement.node":         fmt.Sprint("1 to ", v1alpha1.MaxNode),
+		"placement.resourceName": fmt.Sprint("1 to ", v1alpha1.MaxResourceName),
+		"placement.units":        fmt.Sprint("1 to ", v1alpha1.MaxUnitsPerDevice),
+		"answer.node":            fmt.Sprint("1 to ", v1alpha1.MaxNode),
+		"answer.refusal.code":    v1alpha1.RefusalCode.String(),
+		"answer.refusal.message": fmt.Sprint("1 to ", v1alpha1.MaxMessage),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-ledger +schema):\n%s", diff)
+	}
+}
+
+// demands collects what a schema demands of strings and numbers; times have a format.
+func demands(into map[string]string, path string, schema map[string]any) {
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		demands(into, path+"."+name, property.(map[string]any)) //nolint:forcetypeassert // a panic tells as much
+	}
+	switch {
+	case schema["pattern"] != nil:
+		into[path] = fmt.Sprint(schema["pattern"])
+	case schema["maxLength"] != nil:
+		into[path] = fmt.Sprint(schema["minLength"], " to ", schema["maxLength"])
+	case schema["maximum"] != nil:
+		into[path] = fmt.Sprint(schema["minimum"], " to ", schema["maximum"])
+	case schema["type"] != "object" && schema["format"] != "date-time":
+		into[path] = "anything"
+	}
 }
 
 // What could not be read again is not written.

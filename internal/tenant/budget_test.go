@@ -3,6 +3,7 @@ package tenant
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,6 +31,13 @@ func TestParseKey(t *testing.T) {
 		"clas.gpuctl.dev/h200":                          {Key{}, true, true},
 		"class.gpuctl.dev/":                             {Key{}, true, true},
 		"class.gpuctl.dev/a/b":                          {Key{}, true, true},
+		"class.gpuctl.dev/H200":                         {Key{}, true, true},
+		"class.gpuctl.dev/h_200":                        {Key{}, true, true},
+		"class.gpuctl.dev/h200.big":                     {Key{}, true, true},
+		"class.gpuctl.dev/-h200":                        {Key{}, true, true},
+		"requests.class.gpuctl.dev/H200":                {Key{}, true, true},
+		"class.gpuctl.dev/" + strings.Repeat("a", 63):   {Key{Class, strings.Repeat("a", 63)}, true, false},
+		"class.gpuctl.dev/" + strings.Repeat("a", 64):   {Key{}, true, true},
 		"nvidia.com/":                                   {Key{}, true, true},
 		"requests.nvidia.com/X ":                        {Key{}, true, true},
 		" nvidia.com/X":                                 {Key{}, true, true},

@@ -26,7 +26,7 @@ func (u *Use) Check(namespace string, asks ...gpu.Amount) error {
 	for l := chain.first; l != nil; l = l.up() {
 		for i := range l.limits {
 			limit := &l.limits[i]
-			ask := asked(asks, limit.Key)
+			ask := u.tree.asked(asks, limit.Key)
 			switch {
 			case ask == 0:
 			case limit.fault != nil:
@@ -40,9 +40,9 @@ func (u *Use) Check(namespace string, asks ...gpu.Amount) error {
 }
 
 // asked returns the units of the asks that count under the key.
-func asked(asks []gpu.Amount, k Key) (units int64) {
+func (t *Tree) asked(asks []gpu.Amount, k Key) (units int64) {
 	for _, a := range asks {
-		if k.counts(a) {
+		if t.counts(k, a) {
 			units = gpu.AddUnits(units, a.Units)
 		}
 	}
@@ -82,7 +82,7 @@ func (u *Use) shortage(chain Chain, first Step, asks []gpu.Amount) *Shortage {
 	for l := range chain.Levels() {
 		for i := range l.limits {
 			limit := &l.limits[i]
-			ask := asked(asks, limit.Key)
+			ask := u.tree.asked(asks, limit.Key)
 			if ask == 0 {
 				continue
 			}
@@ -90,7 +90,7 @@ func (u *Use) shortage(chain Chain, first Step, asks []gpu.Amount) *Shortage {
 			if limit.fault == nil {
 				s.Steps = append(s.Steps, step)
 			}
-			if limit.Key == first.Key {
+			if u.tree.counted(limit.Key) == u.tree.counted(first.Key) {
 				s.left = min(s.left, max(0, step.Limit-step.Use))
 			}
 		}
@@ -138,7 +138,7 @@ func (u *Use) Headroom(namespace string, a gpu.Amount) (Headroom, error) {
 		for i := range l.limits {
 			limit := &l.limits[i]
 			left := max(0, limit.Units-u.of(l, limit.Key))
-			if limit.Key.counts(a) && (!room.Limited || left < room.Units) {
+			if u.tree.counts(limit.Key, a) && (!room.Limited || left < room.Units) {
 				room = Headroom{Limited: true, Units: left, Level: l.namespace, Key: limit.Key}
 			}
 		}

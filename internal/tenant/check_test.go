@@ -222,6 +222,89 @@ func TestUseOfAGoneCozystackTenantCountsAbove(t *testing.T) {
 	}
 }
 
+// A budget holds for both names of what a DeviceClass gives out, whichever it is
+// written under, and whichever is in use and asked for.
+func TestWithBase(t *testing.T) {
+	const own gpu.ResourceName = "deviceclass.resource.kubernetes.io/gpu"
+	base := func(name gpu.ResourceName) gpu.ResourceName {
+		if name == own {
+			return h200
+		}
+		return name
+	}
+	for story, tc := range map[string]struct {
+		quotas    []Quota
+		use, asks gpu.ResourceName // 4 in use by b, 4 asked for by a
+		want      []string         // the steps of a shortage
+		room      Headroom
+	}{
+		"under its own name": {
+			quotas: []Quota{quota("a", "requests."+string(own)+"=2")}, use: h200, asks: h200,
+			want: []string{"a deviceclass.resource.kubernetes.io/gpu: limit 2, in use 0, asked for 4"}, room: Headroom{true, 2, "a", Key{Resource, string(own)}},
+		},
+		"without requests.": {
+			quotas: []Quota{quota("a", string(own)+"=2")}, use: h200, asks: h200,
+			want: []string{"a deviceclass.resource.kubernetes.io/gpu: limit 2, in use 0, asked for 4"}, room: Headroom{true, 2, "a", Key{Resource, string(own)}},
+		},
+		"asked for by its own name": {
+			quotas: []Quota{quota("acme", "requests."+string(h200)+"=7")}, use: h200, asks: own,
+			want: []string{"acme nvidia.com/GH100_H200_SXM_141GB: limit 7, in use 4, asked for 4"}, room: Headroom{true, 3, "acme", Key{Resource, string(h200)}},
+		},
+		"in use by its own name": {
+			quotas: []Quota{quota("acme", "requests."+string(h200)+"=7")}, use: own, asks: h200,
+			want: []string{"acme nvidia.com/GH100_H200_SXM_141GB: limit 7, in use 4, asked for 4"}, room: Headroom{true, 3, "acme", Key{Resource, string(h200)}},
+		},
+		"as much as there is": {
+			quotas: []Quota{quota("acme", "requests."+string(own)+"=8", "requests."+string(h200)+"=8")}, use: own, asks: h200,
+			room: Headroom{true, 4, "acme", Key{Resource, string(own)}},
+		},
+		"of both names the smaller": {
+			quotas: []Quota{quota("a", "requests."+string(own)+"=9", "requests."+string(h200)+"=3")}, use: own, asks: own,
+			want: []string{
+				"a deviceclass.resource.kubernetes.io/gpu: limit 9, in use 0, asked for 4",
+				"a nvidia.com/GH100_H200_SXM_141GB: limit 3, in use 0, asked for 4",
+			},
+			room: Headroom{true, 3, "a", Key{Resource, string(h200)}},
+		},
+		"what is left up the chain": {
+			quotas: []Quota{quota("a", "requests."+string(own)+"=3"), quota("acme", "requests."+string(h200)+"=5")}, use: own, asks: h200,
+			want: []string{
+				"a deviceclass.resource.kubernetes.io/gpu: limit 3, in use 0, asked for 4",
+				"acme nvidia.com/GH100_H200_SXM_141GB: limit 5, in use 4, asked for 4",
+			},
+			room: Headroom{true, 1, "acme", Key{Resource, string(h200)}},
+		},
+		"of other names": {
+			quotas: []Quota{quota("a", "requests.nvidia.com/B=0", "requests.deviceclass.resource.kubernetes.io/b=0")}, use: own, asks: h200,
+		},
+	} {
+		t.Run(story, func(t *testing.T) {
+			use, _ := family(tc.quotas...).WithBase(base).Sum(map[string][]gpu.Amount{"b": {{Resource: tc.use, Units: 4}}})
+			var got []string
+			var shortage *Shortage
+			if err := use.Check("a", gpu.Amount{Resource: tc.asks, Units: 4}); errors.As(err, &shortage) {
+				for _, step := range shortage.Steps {
+					got = append(got, step.String())
+				}
+				if shortage.left != tc.room.Units {
+					t.Errorf("%d left, want %d", shortage.left, tc.room.Units)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			room, err := use.Headroom("a", gpu.Amount{Resource: tc.asks})
+			if diff := cmp.Diff([]any{tc.want, tc.room}, []any{got, room}); diff != "" || err != nil {
+				t.Errorf("%v: steps, headroom (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+	use, _ := family(quota("a", "requests."+string(own)+"=x")).WithBase(base).Sum(nil)
+	var refusal *Refusal
+	if err := use.Check("a", gpu.Amount{Resource: h200, Units: 1}); !errors.As(err, &refusal) || refusal.Reason != BudgetUnreadable {
+		t.Errorf("a budget that cannot be read: %v", err)
+	}
+}
+
 // TestGivenBackTwice takes away more than there is: that widens nothing.
 func TestGivenBackTwice(t *testing.T) {
 	use, _ := family(quota("a", "gpuctl.dev/gpus=2")).Sum(map[string][]gpu.Amount{"a": {gpus("", 1), gpus("", -2)}})

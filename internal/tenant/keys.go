@@ -3,6 +3,7 @@ package tenant
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
@@ -25,6 +26,9 @@ const (
 	domain         = "gpuctl.dev"
 	requestsPrefix = "requests."
 )
+
+// className is what the API server takes as the name of a GPUClass: a DNS label.
+var className = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // Kind says what a budget key counts.
 type Kind uint8
@@ -68,7 +72,8 @@ func (k Key) own() bool { return k.Kind != Resource || gpu.ResourceName(k.Name).
 // else, like "requests.cpu". "requests." may stand before each key, and is what
 // a ResourceQuota needs before a resource name; Cozystack's values have none. A
 // key under gpuctl.dev or nvidia.com that cannot be read is an error, since
-// whoever wrote it meant to limit GPUs.
+// whoever wrote it meant to limit GPUs; so is that of a class which none can be
+// called.
 func ParseKey(text string) (k Key, ok bool, err error) {
 	bare := strings.TrimPrefix(text, requestsPrefix)
 	before, name, found := strings.Cut(bare, "/")
@@ -89,6 +94,9 @@ func ParseKey(text string) (k Key, ok bool, err error) {
 	case bare == TotalKey:
 		return Key{Kind: Total}, true, nil
 	case strings.HasPrefix(bare, ClassPrefix):
+		if !className.MatchString(name) {
+			return Key{}, true, fmt.Errorf("parse budget key %q: no GPUClass can be called %q", text, name)
+		}
 		return Key{Kind: Class, Name: name}, true, nil
 	case ours:
 		return Key{}, true, fmt.Errorf("parse budget key %q: want %s or %s<class>", text, TotalKey, ClassPrefix)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -213,7 +215,7 @@ func naive(tree *Tree, granted map[string][]gpu.Amount) map[string]map[Key]int64
 			}
 			for _, a := range had {
 				for _, limit := range l.limits {
-					if limit.Key.counts(a) {
+					if tree.counts(limit.Key, a) {
 						out[l.namespace][limit.Key] += a.Units
 					}
 				}
@@ -221,6 +223,73 @@ func naive(tree *Tree, granted map[string][]gpu.Amount) map[string]map[Key]int64
 		}
 	}
 	return out
+}
+
+// TestWhatIsTakenAwayWasNeverThere adds what stays and what goes, in any order and
+// however large, and compares with a sum of what stays.
+func TestWhatIsTakenAwayWasNeverThere(t *testing.T) {
+	units := rapid.OneOf(rapid.Int64Range(-8, 8), rapid.SampledFrom([]int64{math.MaxInt64, math.MaxInt64 - 1, -math.MaxInt64, 1 << 62}))
+	often.Check(t, func(t *rapid.T) {
+		tree := family(quota("a", "gpuctl.dev/gpus=8"), quota("acme", "class.gpuctl.dev/a=8"))
+		use, _ := tree.Sum(nil)
+		stays := map[string][]gpu.Amount{}
+		type added struct {
+			namespace string
+			amount    gpu.Amount
+		}
+		var goes []added
+		for range rapid.IntRange(0, 12).Draw(t, "steps") {
+			if len(goes) > 0 && rapid.Bool().Draw(t, "one goes") {
+				i := rapid.IntRange(0, len(goes)-1).Draw(t, "which")
+				goes[i].amount.Units *= -1
+				use.Add(goes[i].namespace, goes[i].amount)
+				goes = slices.Delete(goes, i, i+1)
+				continue
+			}
+			one := added{rapid.SampledFrom([]string{"a", "b", "acme", "root"}).Draw(t, "namespace"), amounts(t)}
+			one.amount.Units = units.Draw(t, "of")
+			use.Add(one.namespace, one.amount)
+			if rapid.Bool().Draw(t, "it stays") {
+				stays[one.namespace] = append(stays[one.namespace], one.amount)
+			} else {
+				goes = append(goes, one)
+			}
+		}
+		for _, one := range goes {
+			one.amount.Units *= -1
+			use.Add(one.namespace, one.amount)
+		}
+		want, _ := tree.Sum(stays)
+		for _, level := range []string{"a", "b", "acme", "root"} {
+			for _, k := range []Key{{Resource, "nvidia.com/A"}, {Resource, "nvidia.com/B"}, {Resource, "amd.com/gpu"}, {Class, "a"}, {Class, "b"}, {Kind: Total}} {
+				if got := use.Of(level, k); got != want.Of(level, k) {
+					t.Fatalf("%s has %d of %s, want %d", level, got, k, want.Of(level, k))
+				}
+			}
+		}
+	})
+}
+
+// TestSum compares with numbers of any size.
+func TestSum(t *testing.T) {
+	often.Check(t, func(t *rapid.T) {
+		var got sum
+		want := new(big.Int)
+		for _, units := range rapid.SliceOfN(rapid.Int64(), 0, 20).Draw(t, "units") {
+			got = got.plus(units)
+			want.Add(want, big.NewInt(units))
+		}
+		units := int64(0)
+		switch {
+		case want.Sign() > 0 && want.IsInt64():
+			units = want.Int64()
+		case want.Sign() > 0:
+			units = math.MaxInt64
+		}
+		if got.units() != units {
+			t.Fatalf("%d, want %d of %s", got.units(), units, want)
+		}
+	})
 }
 
 func TestOrderOfInputDoesNotMatter(t *testing.T) {

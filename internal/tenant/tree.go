@@ -4,10 +4,43 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 // Tree is where every namespace of a cluster stands.
-type Tree struct{ levels map[string]*Level }
+type Tree struct {
+	levels map[string]*Level
+	base   func(gpu.ResourceName) gpu.ResourceName // nil: each name stands for itself
+}
+
+// WithBase returns the tree for uses that count the units of a name under another
+// one, as those of a DeviceClass's own name are counted under its extended resource
+// name: limits, amounts and asks may have either name, and are about the same units.
+// The base of a base is itself. A Use keeps the names that it was made with.
+func (t *Tree) WithBase(base func(gpu.ResourceName) gpu.ResourceName) *Tree {
+	return &Tree{levels: t.levels, base: base}
+}
+
+// counted returns the key under which the units of a key are counted.
+func (t *Tree) counted(k Key) Key {
+	if k.Kind == Resource && t.base != nil {
+		k.Name = string(t.base(gpu.ResourceName(k.Name)))
+	}
+	return k
+}
+
+// counts reports whether the amount counts under the key.
+func (t *Tree) counts(k Key, a gpu.Amount) bool {
+	switch k.Kind {
+	case Class:
+		return a.Class == k.Name
+	case Total:
+		return true
+	default:
+		return t.counted(k) == t.counted(Key{Resource, string(a.Resource)})
+	}
+}
 
 // Build reads the tree of the namespaces, whose names are unique. isTenant says
 // which are tenants; a namespace above a tenant is a level whether or not it is

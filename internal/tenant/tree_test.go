@@ -93,6 +93,11 @@ func TestLabelsTree(t *testing.T) {
 			quotas:     []Quota{quota("a", "requests.amd.com/gpu=1.5")},
 			want:       map[string]string{"a": "a amd.com/gpu=0?"},
 		},
+		"a class that none can be called refuses": {
+			namespaces: below("a<b", "b"),
+			quotas:     []Quota{quota("a", "class.gpuctl.dev/H200=4")},
+			want:       map[string]string{"a": "refused by a: BudgetUnreadable", "b": "b"},
+		},
 		"a misspelt key of ours refuses": {
 			namespaces: below("a"),
 			quotas:     []Quota{quota("a", "gpuctl.dev/gpu=4")},
