@@ -65,8 +65,9 @@ func (b *Books) markNodes() {
 
 // sumUp adds up what all have.
 func (b *Books) sumUp() {
-	b.ordered, _ = b.tree.Sum(nil)
-	b.placed, _ = b.tree.Sum(nil)
+	tree := b.tree.WithBase(b.names.Base)
+	b.ordered, _ = tree.Sum(nil)
+	b.placed, _ = tree.Sum(nil)
 	for namespace, a := range b.accounts {
 		for _, d := range a.devices {
 			b.charge(d, 1)
