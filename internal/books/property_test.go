@@ -169,7 +169,7 @@ func agree(t *rapid.T, f *facts, b *Books, names []gpu.ResourceName) {
 	for _, p := range f.pods {
 		s.Pods = append(s.Pods, p)
 	}
-	ordered, _ := tree(f.budget).Sum(s.BudgetUse())
+	ordered, _ := tree(f.budget).WithBase(b.names.Base).Sum(s.BudgetUse())
 	keys := []tenant.Key{{Kind: tenant.Class, Name: "h200"}, {Kind: tenant.Class, Name: "other"}, {Kind: tenant.Total}}
 	for _, name := range names {
 		keys = append(keys, tenant.Key{Kind: tenant.Resource, Name: string(name)})
