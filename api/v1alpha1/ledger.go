@@ -212,7 +212,7 @@ const (
 	maxMessage      = 1024
 )
 
-var refusalCode = regexp.MustCompile(`^GPU[0-9]{4}$`)
+var refusalCode = regexp.MustCompile(`^GPU[0-9]{4}$`) //nolint:gocritic // as the schema has it
 
 // checkLength counts characters, as the API server does.
 func checkLength(path, value string, most int) error {

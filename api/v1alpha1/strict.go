@@ -88,8 +88,8 @@ func (m members) addMember(d *json.Decoder, path string, t reflect.Type) error {
 		return err
 	}
 	path = strings.TrimPrefix(fmt.Sprintf("%s.%s", path, key), ".")
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case !strings.EqualFold(name, fmt.Sprint(key)):
 		case name != key:
@@ -98,7 +98,7 @@ func (m members) addMember(d *json.Decoder, path string, t reflect.Type) error {
 			return fmt.Errorf("%s is there twice", path)
 		default:
 			m[path] = true
-			return m.add(d, path, t.Field(i).Type)
+			return m.add(d, path, field.Type)
 		}
 	}
 	return fmt.Errorf("%s is no field", path)

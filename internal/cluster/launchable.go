@@ -20,6 +20,7 @@ import (
 // It is safe for concurrent use.
 type NodeIndex struct {
 	nodes    map[string]*hosting
+	lengths  []int // of the nodes' names, each once
 	leaveOut func(corev1.ResourceName) bool
 }
 
@@ -41,16 +42,21 @@ func IndexNodes(nodes []*corev1.Node, pods []*corev1.Pod, leaveOut func(corev1.R
 		leaveOut = func(corev1.ResourceName) bool { return false }
 	}
 	x := &NodeIndex{nodes: make(map[string]*hosting, len(nodes)), leaveOut: leaveOut}
-	said := map[string]alloc.Verdict{}
 	for _, n := range nodes {
 		h := &hosting{node: n, free: amounts{}}
-		h.keepAway(said)
 		for name, q := range n.Status.Allocatable {
 			if v := valueOf(name, q); v > 0 {
 				h.free[name] = v
 			}
 		}
 		x.nodes[n.Name] = h
+		if at, found := slices.BinarySearch(x.lengths, len(n.Name)); !found {
+			x.lengths = slices.Insert(x.lengths, at, len(n.Name))
+		}
+	}
+	said := map[corev1.Taint]alloc.Verdict{}
+	for _, h := range x.nodes {
+		x.keepAway(h, said)
 	}
 	for _, p := range pods {
 		if h := x.nodes[p.Spec.NodeName]; h != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
@@ -62,21 +68,44 @@ func IndexNodes(nodes []*corev1.Node, pods []*corev1.Pod, leaveOut func(corev1.R
 
 // keepAway notes the taints that keep pods away. Nodes with the same taints share
 // what is said of them.
-func (h *hosting) keepAway(said map[string]alloc.Verdict) {
+func (x *NodeIndex) keepAway(h *hosting, said map[corev1.Taint]alloc.Verdict) {
 	for _, t := range h.node.Spec.Taints {
 		if t.Effect != corev1.TaintEffectNoSchedule && t.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
-		shown := t
-		if strings.Contains(t.Value, h.node.Name) { // a verdict names no node
-			shown.Value = ""
+		same := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect} // added at any time
+		if said[same] == "" {
+			said[same] = x.tell(same)
 		}
-		text := shown.ToString()
-		if said[text] == "" {
-			said[text] = alloc.Verdict("untolerated taint " + text)
-		}
-		h.taints, h.tainted = append(h.taints, t), append(h.tainted, said[text])
+		h.taints, h.tainted = append(h.taints, t), append(h.tainted, said[same])
 	}
+}
+
+// tell returns what is said of a taint: no part of it that has a node's name.
+func (x *NodeIndex) tell(t corev1.Taint) alloc.Verdict {
+	if x.namesNode(t.Key) {
+		return alloc.Verdict("untolerated taint of effect " + t.Effect)
+	}
+	if x.namesNode(t.Value) {
+		t.Value = ""
+	}
+	return alloc.Verdict("untolerated taint " + t.ToString())
+}
+
+// namesNode reports that the name of an indexed node is anywhere in a text.
+func (x *NodeIndex) namesNode(text string) bool {
+	text = strings.ToLower(text) // as names of nodes are
+	for at := range text {
+		for _, length := range x.lengths {
+			if length > len(text)-at {
+				break
+			}
+			if length > 0 && x.nodes[text[at:at+length]] != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // take subtracts what a pod requests.
@@ -125,7 +154,8 @@ const (
 
 // Fits returns a function that says whether the launcher could run on a node,
 // for an alloc.Request: of several reasons the first one in the order of the
-// scheduler's checks. The launcher must not be one of the indexed pods. A node
+// scheduler's checks. A verdict tells of a node only what has no indexed node's
+// name in it, for tenants read it. The launcher must not be one of the indexed pods. A node
 // that is cordoned is closed by its Snapshot, not here.
 func (x *NodeIndex) Fits(pod *corev1.Pod) func(node string) alloc.Verdict {
 	l := &launcher{

@@ -201,6 +201,36 @@ func TestIndexNodes(t *testing.T) {
 	}
 }
 
+// A tenant reads verdicts: of taints they tell what has no node's name in it.
+func TestVerdictsNameNoNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taints string // of worker-7
+		want   alloc.Verdict
+	}{
+		"in the value":         {`[{key: dedicated, value: worker-7, effect: NoSchedule}]`, "untolerated taint dedicated:NoSchedule"},
+		"another's, in it":     {`[{key: dedicated, value: for.worker-8x, effect: NoSchedule}]`, "untolerated taint dedicated:NoSchedule"},
+		"in capitals":          {`[{key: dedicated, value: WORKER-8, effect: NoExecute}]`, "untolerated taint dedicated:NoExecute"},
+		"in the key":           {`[{key: repair.example.com/worker-7, effect: NoSchedule}]`, "untolerated taint of effect NoSchedule"},
+		"in its domain":        {`[{key: gpu.rack-1.example.com/repair, value: now, effect: NoExecute}]`, "untolerated taint of effect NoExecute"},
+		"another one, in both": {`[{key: spare-for.example.com/worker-8, value: worker-8, effect: NoSchedule}]`, "untolerated taint of effect NoSchedule"},
+		"of no node":           {`[{key: example.com/worker, value: worker-9, effect: NoSchedule}]`, "untolerated taint example.com/worker=worker-9:NoSchedule"},
+		"without a value":      {`[{key: dedicated, effect: NoSchedule}]`, "untolerated taint dedicated:NoSchedule"},
+		"since another time":   {`[{key: dedicated, value: infra, effect: NoExecute, timeAdded: "2026-01-01T12:00:00Z"}]`, "untolerated taint dedicated=infra:NoExecute"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := IndexNodes([]*corev1.Node{
+				decodeInto[corev1.Node](t, `{metadata: {name: worker-7}, spec: {taints: `+tc.taints+`}}`),
+				decodeInto[corev1.Node](t, `{metadata: {name: worker-8}}`),
+				decodeInto[corev1.Node](t, `{metadata: {name: rack-1.example.com}}`),
+				decodeInto[corev1.Node](t, `{}`),
+			}, nil, nil)
+			if got := x.Fits(&corev1.Pod{})("worker-7"); got != tc.want {
+				t.Errorf("the verdict is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // A launcher's question leaves no trace in the objects it is asked with.
 func TestFitsChangesNothing(t *testing.T) {
 	node, pod := benchNode(1), benchLauncher()
