@@ -467,8 +467,20 @@ func (f *fed) assumes() {
 			f.t.Errorf("after version %s was assumed: %v", d.ResourceVersion, err)
 		}
 	}
+	// The watch has nothing that is as new as this.
+	newest := after.DeepCopy()
+	newest.ResourceVersion += "0"
+	newest.Status.Placement, newest.Status.State = nil, v1alpha1.DevicePending
+	f.Assume(newest)
+	f.patch(before, `{"metadata":{"labels":{"team":"a"}}}`)
+	f.Always(follows/2, "an older event undoes nothing", f.free("n1", 6))
 	f.remove(before)
-	f.soonIs("it goes", f.free("n1", 6))
+	f.soonIs("it goes", func(context.Context) error {
+		if _, ok := f.Device(string(after.UID)); ok {
+			return errors.New("it is there")
+		}
+		return nil
+	})
 	f.Assume(after)
 	if _, ok := f.Device(string(after.UID)); ok {
 		f.t.Error("what is gone is back")
