@@ -9,6 +9,7 @@ import (
 )
 
 func TestParseKey(t *testing.T) {
+	longest := strings.Repeat("a", 63)
 	for text, want := range map[string]struct {
 		key  Key
 		ours bool
@@ -36,8 +37,8 @@ func TestParseKey(t *testing.T) {
 		"class.gpuctl.dev/h200.big":                     {Key{}, true, true},
 		"class.gpuctl.dev/-h200":                        {Key{}, true, true},
 		"requests.class.gpuctl.dev/H200":                {Key{}, true, true},
-		"class.gpuctl.dev/" + strings.Repeat("a", 63):   {Key{Class, strings.Repeat("a", 63)}, true, false},
-		"class.gpuctl.dev/" + strings.Repeat("a", 64):   {Key{}, true, true},
+		"class.gpuctl.dev/" + longest:                   {Key{Class, longest}, true, false},
+		"class.gpuctl.dev/" + longest + "a":             {Key{}, true, true},
 		"nvidia.com/":                                   {Key{}, true, true},
 		"requests.nvidia.com/X ":                        {Key{}, true, true},
 		" nvidia.com/X":                                 {Key{}, true, true},
