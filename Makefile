@@ -15,6 +15,7 @@ LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
 
 MODULES  := . tools test/bench/kubectl test/cluster/controlplane test/cluster/kubevirt
 FUZZTIME ?= 10s
+CHAOSTIME ?= 10m
 # Each starts a control plane or two: one after the other.
 ON_CLUSTER := ./internal/bind ./test/api/... ./test/cluster/... ./test/e2e/... ./test/demo/...
 
@@ -97,8 +98,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	| while read -r pkg target; do go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg"; done
 
 .PHONY: chaos
-chaos: ## Run the tests that break things on purpose
-	@echo "chaos: not there yet: gpuctl has no controller that could be disturbed so far"
+chaos: export CGO_ENABLED := 1
+chaos: cluster ## Kill and pause leaders under load for CHAOSTIME (10m), under the race detector
+	GPUCTL_CHAOS=$(CHAOSTIME) go test -race -v -count=1 -timeout 40m -run '^TestChaos$$' ./internal/bind
 
 .PHONY: bench
 bench: build ## Run the benchmarks, and time whole commands against others
