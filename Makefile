@@ -107,6 +107,7 @@ bench: build ## Run the benchmarks, and time whole commands against others
 	go test -run '^$$' -bench . -benchmem ./...
 	go run ./test/bench -gpuctl bin/gpuctl
 	go run ./test/bench/status -gpuctl bin/gpuctl
+	go run ./test/bench/orders
 
 .PHONY: bench-idle
 bench-idle: build cluster ## Count what the controller writes where nothing happens
