@@ -56,7 +56,7 @@ var layers = []layer{
 	{pkg: "internal/wiring", sentence: "keeps the wiring true", ours: "api/v1alpha1 internal/cluster internal/manifest internal/patch pure"},
 	{
 		pkg: "internal/serve", sentence: "the controller's process",
-		ours: "api/v1alpha1 internal/certs internal/cluster internal/config internal/patch internal/webhook internal/wiring",
+		ours: "api/v1alpha1 internal/bind internal/certs internal/cluster internal/config internal/patch internal/webhook internal/wiring pure",
 	},
 	{pkg: "internal/bind", sentence: "binder and reconcilers, thin", ours: "api/v1alpha1 internal/cluster internal/patch pure"},
 	{pkg: "internal/certs", sentence: "the webhooks' certificates: made, trusted, served"},
