@@ -124,7 +124,8 @@ func (b *Binder) round(ctx context.Context) (again time.Duration, err error) {
 	outcomes, err := b.Ledger.Commit(ctx, entries)
 	if errors.Is(err, ErrInvalid) {
 		b.Log.Error(err, "a batch was not written; this is a fault of gpuctl's")
-		return resync, b.postpone(plan, now)
+		b.postpone(plan, now)
+		return resync, nil
 	}
 	if err != nil {
 		return 0, err
@@ -141,13 +142,12 @@ func (b *Binder) round(ctx context.Context) (again time.Duration, err error) {
 }
 
 // postpone puts all of a plan off.
-func (b *Binder) postpone(p *plan, now time.Time) error {
+func (b *Binder) postpone(p *plan, now time.Time) {
 	for _, g := range p.granted {
 		if g.demand != nil {
 			b.queue.failed(g.demand, now)
 		}
 	}
-	return nil
 }
 
 // learn takes over what became of the writes, and reports that some of them were made.

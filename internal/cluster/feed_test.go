@@ -206,7 +206,8 @@ func TestTemplateDeviceWithoutOrigin(t *testing.T) {
 	}
 	d = d.DeepCopy()
 	d.ResourceVersion, d.Status.Origin = "2", &v1alpha1.Origin{Kind: v1alpha1.OriginTemplate}
-	if f.Assume(d); !has() {
+	f.Assume(d)
+	if !has() {
 		t.Error("with an origin it is not in the books")
 	}
 }

@@ -57,13 +57,13 @@ func (f *Feed) interests() []*interest {
 }
 
 // each drops all that a map holds.
-func each[K comparable, V any](m map[K]V, drop func(K)) (any bool) {
+func each[K comparable, V any](m map[K]V, drop func(K)) (some bool) {
 	for key := range m {
 		drop(key)
-		any = true
+		some = true
 	}
 	clear(m)
-	return any
+	return some
 }
 
 func (f *Feed) document(o metav1.Object) manifest.Document {
@@ -145,7 +145,8 @@ func (f *Feed) readTable() bool {
 			table, err = patch.TableOf(&target, target.Object)
 		}
 	}
-	if f.unreadable("the host device table", err); err != nil || reflect.DeepEqual(table, f.books.Table()) {
+	f.unreadable("the host device table", err)
+	if err != nil || reflect.DeepEqual(table, f.books.Table()) {
 		return false
 	}
 	f.books.SetTable(table)

@@ -78,7 +78,8 @@ func (d *devices) lose(uid string) {
 	delete(d.leaving, uid)
 	if id, ok := d.asks[uid]; ok {
 		delete(d.asks, uid)
-		if delete(d.asking[id], uid); len(d.asking[id]) == 0 {
+		delete(d.asking[id], uid)
+		if len(d.asking[id]) == 0 {
 			delete(d.asking, id)
 		}
 	}

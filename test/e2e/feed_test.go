@@ -124,7 +124,7 @@ func (f *fed) admits(namespace, class string, count int32, want string) func(con
 				code = string(refusal.Code)
 			}
 			if code != want {
-				err = fmt.Errorf("an order of %d %s in %s: %v, want %q", count, class, namespace, answer, want)
+				err = fmt.Errorf("an order of %d %s in %s: %w, want %q", count, class, namespace, answer, want)
 			}
 		})
 		return err
@@ -155,9 +155,9 @@ func (f *fed) remove(u *unstructured.Unstructured) {
 }
 
 // namespace creates a namespace with labels, in YAML.
-func (f *fed) namespace(name, labels string) *unstructured.Unstructured {
+func (f *fed) namespace(name, with string) *unstructured.Unstructured {
 	f.t.Helper()
-	return f.Create(f.Decode(fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels)))
+	return f.Create(f.Decode(fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, with)))
 }
 
 // device creates a device in acme-dev.
