@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
 // Devices lists the GPUDevices of all namespaces; none where the kind is not there.
@@ -28,6 +30,16 @@ func (c *Client) Devices(ctx context.Context) ([]v1alpha1.GPUDevice, error) {
 		}
 	}
 	return out, nil
+}
+
+// readDevice reads what became of an order.
+func readDevice(f *Facts, d *manifest.Document) error {
+	var device v1alpha1.GPUDevice
+	if err := typed(d, &device); err != nil {
+		return err
+	}
+	f.Devices = append(f.Devices, diagnose.Device{Namespace: device.Namespace, Name: device.Name, State: string(device.Status.State)})
+	return nil
 }
 
 // ReleaseDevice takes gpuctl's finalizer of a device away, whatever the device holds:

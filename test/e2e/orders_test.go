@@ -166,6 +166,9 @@ func (m *market) losesUnits() {
 	m.t.Helper()
 	m.SetAllocatable("worker-1", h200, 7)
 	m.Eventually(placedIn, "units are lost", m.amount(v1alpha1.DeviceLost, some))
+	if _, screen, _ := gpuctl(m.Cluster, "status"); !strings.Contains(screen, " in use   1 pending   1 lost: "+m.acme+"/") {
+		m.t.Errorf("status does not say what is lost:\n%s", screen)
+	}
 	m.SetAllocatable("worker-1", h200, 8)
 	m.Eventually(placedIn, "they are healed", m.amount(v1alpha1.DeviceLost, none))
 
