@@ -38,6 +38,7 @@ func defaults(change func(*Settings)) Settings {
 		LeaderElection: LeaderElection{Enabled: true, Namespace: "ns", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
 		Wiring:         Wiring{Enabled: true, StaleAfter: 24 * time.Hour, Resync: 5 * time.Minute},
 		Webhook:        Webhook{Port: 9443, Namespace: "ns"},
+		Orders:         Orders{Namespace: "ns", Tenants: "kubernetes.io/metadata.name notin (kube-system,kube-public,kube-node-lease)", Provider: "labels"},
 	}
 	change(&s)
 	return s
@@ -99,6 +100,12 @@ func TestLoad(t *testing.T) {
 		"webhooks whose certificate others keep": {
 			file: "orders: {enabled: true}\nwebhook: {enabled: true, certDir: /certs}\nmetrics: {port: 0}\n", want: func(s *Settings) {
 				s.Metrics.Port, s.Orders.Enabled, s.Webhook.Enabled, s.Webhook.CertDir = 0, true, true, "/certs"
+			},
+		},
+		"orders": {
+			file: "orders: {enabled: true, resourceNames: [example.com/a, example.com/b], tenants: 'a in (b,c),!d', provider: cozystack}\n", env: map[string]string{"GPUCTL_ORDERS_NAMESPACE": "other"},
+			want: func(s *Settings) {
+				s.Orders = Orders{Enabled: true, Namespace: "other", ResourceNames: []string{"example.com/a", "example.com/b"}, Tenants: "a in (b,c),!d", Provider: "cozystack"}
 			},
 		},
 		"what is not served has no fault": {file: "webhook: {port: 8443}\n", want: func(s *Settings) { s.Webhook.Port = 8443 }},
@@ -178,6 +185,10 @@ func TestLoadRefuses(t *testing.T) {
 		"webhooks of no namespace": {
 			file: "orders: {enabled: true}\nwebhook: {enabled: true, secret: a, service: b, configuration: c}\nleaderElection: {namespace: ns}\n", env: map[string]string{"POD_NAMESPACE": ""},
 			want: []string{"webhook.namespace: is not given"},
+		},
+		"orders of nobody": {
+			file: "orders: {enabled: true, tenants: 'a in', provider: hnc, resourceNames: [gpu]}\nleaderElection: {namespace: ns}\n", env: map[string]string{"POD_NAMESPACE": ""},
+			want: []string{"orders.tenants: ", `orders.provider: "hnc" is neither labels nor cozystack`, `orders.resourceNames: "gpu" has no domain`, "orders.namespace: is not given"},
 		},
 		"no YAML":     {file: "wiring: {\n", want: []string{"read ", "config.yaml"}},
 		"a key twice": {file: "logLevel: info\nlogLevel: debug\n", want: []string{"config.yaml", "logLevel"}},
