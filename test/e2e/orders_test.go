@@ -35,6 +35,7 @@ func TestOrders(t *testing.T) {
 	m.refuses()
 	m.attempt(m.deedsOfOrders())
 	m.keepsNames()
+	m.rests()
 	m.losesTheLeader()
 	m.losesUnits()
 	m.losesTheClass()
@@ -114,6 +115,33 @@ func (m *market) keepsNames() {
 	began := time.Now()
 	m.Eventually(2*repair, "they are after an upgrade", names)
 	t.Logf("the names are back after %s", time.Since(began).Round(time.Millisecond))
+}
+
+// rests has nothing happen, and nothing written.
+func (m *market) rests() {
+	t := m.t
+	t.Helper()
+	versions := func() map[string]string {
+		devices, err1 := m.Dynamic().Resource(gpuDevices).List(t.Context(), metav1.ListOptions{})
+		classes, err2 := m.Dynamic().Resource(gpuClasses).List(t.Context(), metav1.ListOptions{})
+		settings, err3 := m.Clientset().CoreV1().ConfigMaps(m.namespace).List(t.Context(), metav1.ListOptions{})
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, u := range append(devices.Items, classes.Items...) {
+			out[u.GetKind()+" "+u.GetName()] = u.GetResourceVersion()
+		}
+		for i := range settings.Items {
+			out["ConfigMap "+settings.Items[i].Name] = settings.Items[i].ResourceVersion
+		}
+		return out
+	}
+	before := versions()
+	time.Sleep(6 * time.Second)
+	if diff := cmp.Diff(before, versions()); diff != "" {
+		t.Errorf("written though nothing happens (-before +after):\n%s", diff)
+	}
 }
 
 // losesTheLeader kills it while orders come. The next one places all of them, and the one
