@@ -210,7 +210,10 @@ func TestPartsOfTheController(t *testing.T) {
 	budget, network := "PodDisruptionBudget "+controllerName, "NetworkPolicy "+controllerName
 	metrics := []string{"Service " + controllerName, "ClusterRole " + clusterName + "-metrics-reader"}
 	const webhookName = "gpu-operator-hooks-webhook"
-	webhooks := []string{"Service " + webhookName, "ValidatingWebhookConfiguration webhooks" + policySuffix}
+	webhooks := []string{
+		"Service " + webhookName, "ValidatingWebhookConfiguration webhooks" + policySuffix,
+		"ValidatingAdmissionPolicy controller-orders" + policySuffix, "ValidatingAdmissionPolicyBinding controller-orders" + policySuffix,
+	}
 	for name, tc := range map[string]struct {
 		values string
 		want   []string
@@ -220,13 +223,13 @@ func TestPartsOfTheController(t *testing.T) {
 		"no budget":     {"{gpu: {enabled: true}, controller: {podDisruptionBudget: {enabled: false}}}", slices.Concat(always, metrics, []string{network})},
 		"no metrics":    {"{gpu: {enabled: true}, controller: {metrics: {enabled: false}}}", slices.Concat(always, []string{budget})},
 		"no networks":   {"{gpu: {enabled: true}, networkPolicy: {enabled: false}}", slices.Concat(always, metrics, []string{budget})},
-		"webhooks":      {"{gpu: {enabled: true}, webhook: {enabled: true}}", slices.Concat(always, metrics, webhooks, []string{budget, network, "Secret " + webhookName + "-cert"})},
-		"webhooks only": {"{gpu: {enabled: true}, controller: {metrics: {enabled: false}}, webhook: {enabled: true}}", slices.Concat(always, webhooks, []string{budget, network, "Secret " + webhookName + "-cert"})},
-		"cert-manager": {"{gpu: {enabled: true}, webhook: {enabled: true, certManager: {enabled: true}}}", slices.Concat(always, metrics, webhooks, []string{
+		"webhooks":      {"{gpu: {enabled: true}, orders: {enabled: true}}", slices.Concat(always, metrics, webhooks, []string{budget, network, "Secret " + webhookName + "-cert"})},
+		"webhooks only": {"{gpu: {enabled: true}, controller: {metrics: {enabled: false}}, orders: {enabled: true}}", slices.Concat(always, webhooks, []string{budget, network, "Secret " + webhookName + "-cert"})},
+		"cert-manager": {"{gpu: {enabled: true}, orders: {enabled: true}, webhook: {certManager: {enabled: true}}}", slices.Concat(always, metrics, webhooks, []string{
 			budget, network, "Certificate " + webhookName, "Certificate " + webhookName + "-ca", "Issuer " + webhookName, "Issuer " + webhookName + "-self",
 		})},
-		"an issuer of yours": {"{gpu: {enabled: true}, webhook: {enabled: true, certManager: {enabled: true, issuerRef: {name: ours}}}}", slices.Concat(always, metrics, webhooks, []string{budget, network, "Certificate " + webhookName})},
-		"no controller":      {"{gpu: {enabled: true}, controller: {enabled: false}, webhook: {enabled: true}}", nil},
+		"an issuer of yours": {"{gpu: {enabled: true}, orders: {enabled: true}, webhook: {certManager: {enabled: true, issuerRef: {name: ours}}}}", slices.Concat(always, metrics, webhooks, []string{budget, network, "Certificate " + webhookName})},
+		"no controller":      {"{gpu: {enabled: true}, controller: {enabled: false}}", nil},
 		"for containers":     {"gpu: {enabled: true, variant: container}", nil},
 		"no GPUs":            {"gpu: {enabled: false}", nil},
 	} {
@@ -294,7 +297,7 @@ type binding struct {
 
 // A policy that is not bound holds nobody.
 func TestPoliciesAreBound(t *testing.T) {
-	files := mustRender(t, "gpu: {enabled: true}")
+	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}}")
 	var policies int
 	for _, o := range objects(t, files) {
 		if o.Kind != "ValidatingAdmissionPolicy" {
@@ -306,8 +309,8 @@ func TestPoliciesAreBound(t *testing.T) {
 			t.Errorf("the binding of %s is %+v", o.Metadata.Name, b.Spec)
 		}
 	}
-	if policies != 4 {
-		t.Errorf("%d policies, want the agent's, the hook's and the controller's two", policies)
+	if policies != 5 {
+		t.Errorf("%d policies, want the agent's, the hook's and the controller's three", policies)
 	}
 }
 

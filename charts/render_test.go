@@ -102,6 +102,7 @@ controller:
   podAnnotations: {a: b}
 networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
 orders: {enabled: true}
+webhook: {port: 9444}
 tenants: {classReaders: [tenants, "oidc:customers"]}
 image: {repository: registry.example/gpuctl, digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
 imagePullSecrets: [{name: pull}]
@@ -116,10 +117,9 @@ func TestTemplates(t *testing.T) {
 		"container":   "gpu: {enabled: true, variant: container}",
 		"everything":  everything,
 		"bare":        "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
-		"orders":      "{gpu: {enabled: true}, orders: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, networkPolicy: {enabled: false}}",
-		"orders-only": "{gpu: {enabled: true}, orders: {enabled: true}, tenants: {roles: {enabled: false}, classReaders: []}, hook: {enabled: false}, agent: {enabled: false}, controller: {enabled: false}, networkPolicy: {enabled: false}}",
-		"webhook":     "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {metrics: {enabled: false}}, webhook: {enabled: true}}",
-		"certmanager": "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, webhook: {enabled: true, port: 9444, certManager: {enabled: true}}}",
+		"orders":      "{gpu: {enabled: true}, orders: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {metrics: {enabled: false}}}",
+		"orders-only": "{gpu: {enabled: true, resourceNames: [example.com/gpu]}, orders: {enabled: true}, tenants: {selector: 'tenant=true', provider: cozystack, roles: {enabled: false}, classReaders: []}, hook: {enabled: false}, agent: {enabled: false}, networkPolicy: {enabled: false}}",
+		"certmanager": "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, orders: {enabled: true}, webhook: {port: 9444, certManager: {enabled: true}}}",
 		"controller":  "{gpu: {enabled: true}, hook: {enabled: false}, agent: {enabled: false}, controller: {replicas: 1, metrics: {enabled: false}, topologySpreadConstraints: [], priorityClassName: ''}, crds: {enabled: false}, networkPolicy: {enabled: false}}",
 	}
 	for name, values := range tests {

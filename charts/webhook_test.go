@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ type webhooks struct {
 
 // An outage reaches new orders only, and not gpuctl's own.
 func TestWebhookIsNarrow(t *testing.T) {
-	files := mustRender(t, "{gpu: {enabled: true}, webhook: {enabled: true}}")
+	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}}")
 	c, found := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
 	if !found || len(c.Webhooks) != 1 {
 		t.Fatalf("%d webhooks", len(c.Webhooks))
@@ -62,10 +63,111 @@ func TestWebhookIsNarrow(t *testing.T) {
 	}
 }
 
+// One switch has orders met: the program is told what the values say, and who is a tenant.
+func TestOrdersAreTheControllers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values string
+		want   any
+	}{
+		"off": {"gpu: {enabled: true}", nil},
+		"on": {"{gpu: {enabled: true}, orders: {enabled: true}}", map[string]any{
+			"enabled": true, "resourceNames": []any{}, "provider": "labels",
+			"tenants": "kubernetes.io/metadata.name notin (kube-system,kube-public,kube-node-lease),kubernetes.io/metadata.name!=gpuctl-system",
+		}},
+		"in Cozystack": {
+			"{gpu: {enabled: true, resourceNames: [example.com/gpu]}, orders: {enabled: true}, tenants: {selector: 'a in (b),c', provider: cozystack}}",
+			map[string]any{"enabled": true, "resourceNames": []any{"example.com/gpu"}, "provider": "cozystack", "tenants": "a in (b),c,kubernetes.io/metadata.name!=gpuctl-system"},
+		},
+		"for everybody": {"{gpu: {enabled: true}, orders: {enabled: true}, tenants: {selector: ''}}", map[string]any{
+			"enabled": true, "resourceNames": []any{}, "provider": "labels", "tenants": "kubernetes.io/metadata.name!=gpuctl-system",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := config(t, mustRender(t, tc.values))
+			if diff := cmp.Diff(tc.want, got["orders"]); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			if _, served := got["webhook"]; served != (tc.want != nil) {
+				t.Errorf("the webhooks are served: %t", served)
+			}
+		})
+	}
+}
+
+// Orders that nobody acts on are an error, which says what to set.
+func TestOrdersNeedTheController(t *testing.T) {
+	_, err := render(t, load(t), "{gpu: {enabled: true}, orders: {enabled: true}, controller: {enabled: false}}")
+	if err == nil || !strings.Contains(err.Error(), "orders.enabled: nobody acts on orders without the controller: set controller.enabled=true, or orders.enabled=false") {
+		t.Errorf("the error is %v", err)
+	}
+	mustRender(t, "{orders: {enabled: true}, controller: {enabled: false}}") // nothing is rendered
+}
+
+// The controller reads what orders follow from, and writes what is its own: with orders
+// only, and of providers only the one.
+func TestRightsOfOrders(t *testing.T) {
+	common := map[string][]string{
+		"gpuclasses": {"list", "watch"}, "gpudevices": {"get", "list", "watch", "update"}, "gpuclasses/status": {"update"}, "gpudevices/status": {"update"},
+		"namespaces": {"list", "watch"}, "deviceclasses": {"list", "watch"},
+		"pods": {"list", "watch"}, "daemonsets": {"list", "watch"}, "virtualmachineinstances": {"list", "watch", "create", "patch"},
+		"own leases": {"create", "list"}, "own configmaps": {"create"}, "own configmaps gpuctl-ledger,gpuctl-settings": {"get", "update"},
+	}
+	with := func(more map[string][]string) map[string][]string {
+		out := maps.Clone(common)
+		maps.Copy(out, more)
+		return out
+	}
+	for name, tc := range map[string]struct {
+		values string
+		want   map[string][]string
+	}{
+		"none":      {"gpu: {enabled: true}", map[string][]string{}},
+		"labels":    {"{gpu: {enabled: true}, orders: {enabled: true}}", with(map[string][]string{"resourcequotas": {"list", "watch"}, "hierarchyconfigurations": {"list", "watch"}})},
+		"Cozystack": {"{gpu: {enabled: true}, orders: {enabled: true}, tenants: {provider: cozystack}}", with(map[string][]string{"helmreleases": {"list", "watch"}})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := controllerRights(t, mustRender(t, tc.values))
+			before := controllerRights(t, mustRender(t, "gpu: {enabled: true}"))
+			maps.DeleteFunc(got, func(what string, verbs []string) bool {
+				return slices.Equal(verbs, before[what]) || strings.HasPrefix(what, "validatingwebhook") || strings.HasPrefix(what, "own secrets")
+			})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("rights more than without orders (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// controllerRights returns the controller's verbs by resource and names; "own" are those
+// in its own namespace.
+func controllerRights(t *testing.T, files map[string]string) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for document := range strings.SplitSeq(files[controllerDir+"rbac.yaml"], "\n---") {
+		var r struct {
+			Kind string
+			role
+		}
+		if err := yaml.Unmarshal([]byte(document), &r); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range r.Rules {
+			for _, resource := range rule.Resources {
+				key := strings.TrimSpace(resource + " " + strings.Join(rule.ResourceNames, ","))
+				if r.Kind == "Role" {
+					key = "own " + key
+				}
+				out[key] = append(out[key], rule.Verbs...)
+			}
+		}
+	}
+	return out
+}
+
 // The program keeps the certificate of the very Service that is called, and may touch
 // nothing else than the Secret and the configuration that it is told of.
 func TestWebhookCertificateIsTheControllers(t *testing.T) {
-	files := mustRender(t, "{gpu: {enabled: true}, webhook: {enabled: true}}")
+	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}}")
 	c, _ := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
 	got := config(t, files)["webhook"].(map[string]any)
 	service := c.Webhooks[0].ClientConfig["service"].(map[string]any)["name"]
@@ -87,7 +189,7 @@ func TestWebhookCertificateIsTheControllers(t *testing.T) {
 
 // With cert-manager the program is told of files, and has no right to Secrets.
 func TestWebhookCertificateIsCertManagers(t *testing.T) {
-	files := mustRender(t, "{gpu: {enabled: true}, webhook: {enabled: true, certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: ours}}}}")
+	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}, webhook: {certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: ours}}}}")
 	c, _ := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
 	type certificate struct {
 		Spec struct {
@@ -140,7 +242,7 @@ func rights(t *testing.T, files map[string]string) map[string][]string {
 
 // Two servers cannot listen on one port.
 func TestWebhookPortIsItsOwn(t *testing.T) {
-	_, err := render(t, load(t), "{gpu: {enabled: true}, controller: {metrics: {port: 9443}}, webhook: {enabled: true}}")
+	_, err := render(t, load(t), "{gpu: {enabled: true}, controller: {metrics: {port: 9443}}, orders: {enabled: true}}")
 	if err == nil || !strings.Contains(err.Error(), "webhook.port: 9443 is controller.metrics.port as well") {
 		t.Errorf("the error is %v", err)
 	}

@@ -83,6 +83,7 @@ func (b *Binder) lead(ctx context.Context) error {
 	for i := range all.Items {
 		b.Feed.Assume(&all.Items[i])
 	}
+	b.hold(ctx, all.Items)
 	b.queue = newQueue()
 	b.Log.Info("the binder leads", "term", b.Ledger.Term(), "devices", len(all.Items))
 	for {

@@ -3,6 +3,7 @@ package bind
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -294,6 +295,27 @@ func TestBinderAnswersSets(t *testing.T) {
 	lowest := map[bool][]string{true: {"GPU0705", ""}, false: {"", "GPU0705"}}[w.get("c").UID < w.get("d").UID]
 	w.answered(lowest, "c", "d")
 	w.soon(map[string]string{"c": "Held n1", "d": "Held n2"})
+}
+
+// A device that holds units without a finalizer, as after an uninstall, gets one from who
+// leads next, and keeps its units.
+func TestBinderHoldsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.serves("n1", 8)
+	w.class("h200")
+	a := w.replica("a")
+	w.order("a", 4)
+	w.soon(map[string]string{"a": "Held n1"})
+	a.ends()
+	bare := w.get("a")
+	bare.Finalizers = nil
+	w.must(admin.Update(t.Context(), bare))
+	w.order("b", 1)
+	w.replica("b")
+	w.soon(map[string]string{"a": "Held n1", "b": "Held n1"})
+	if got := w.get("a"); !slices.Contains(got.Finalizers, v1alpha1.FinalizerUnits) || !cmp.Equal(got.Status, bare.Status) {
+		t.Errorf("finalizers %v, status (-before +after):\n%s", got.Finalizers, cmp.Diff(bare.Status, got.Status))
+	}
 }
 
 // Who leads next goes by what the API server says.

@@ -25,8 +25,8 @@ type Publisher struct {
 	Namespace string // gpuctl's own
 
 	changed chan struct{}
-	names   string // as last written or read
-	read    time.Time
+	names   string    // that are to be in the settings
+	read    time.Time // when they were last seen there
 }
 
 // NewPublisher makes a publisher.
@@ -45,25 +45,36 @@ func (p *Publisher) Changed() {
 const (
 	// publishAgain is how long what changes is gathered: orders come in crowds.
 	publishAgain = time.Second
-	// rereadSettings is when the ConfigMap is read though nothing has changed here:
-	// somebody else may have changed it.
-	rereadSettings = 5 * time.Minute
+	// republish is when all is looked at though nothing has changed here.
+	republish = 5 * time.Minute
+	// rereadSettings is when the ConfigMap is read though nothing has changed here: each
+	// upgrade of the chart, and each round of a GitOps tool, puts its own names there.
+	rereadSettings = 5 * time.Second
 )
 
 // Start publishes until ctx ends.
 func (p *Publisher) Start(ctx context.Context) error {
+	var due time.Time // to look at all
 	for ctx.Err() == nil {
-		pause := rereadSettings
-		if !p.Feed.Synced() {
+		pause, now, err := rereadSettings, p.Now(), error(nil)
+		switch {
+		case !p.Feed.Synced():
 			pause = publishAgain
-		} else if err := p.publish(ctx); err != nil && ctx.Err() == nil {
+		case now.Before(due):
+			err = p.keepNames(ctx)
+		default:
+			due = now.Add(republish)
+			err = p.publish(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			p.Log.Error(err, "say what there is")
-			pause = 10 * publishAgain
+			pause, due = 10*publishAgain, now
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-p.changed:
+			due = time.Time{}
 			sleep(ctx, publishAgain)
 		case <-timer.C:
 		}
@@ -94,7 +105,13 @@ func (p *Publisher) publish(ctx context.Context) error {
 			return fmt.Errorf("write the status of GPUClass %s: %w", c.Name, err)
 		}
 	}
-	return p.publishNames(ctx, v1alpha1.EncodeResourceNames(names))
+	if text := v1alpha1.EncodeResourceNames(names); text != p.names {
+		p.names, p.read = text, time.Time{}
+	}
+	if p.Now().Sub(p.read) < rereadSettings {
+		return nil
+	}
+	return p.keepNames(ctx)
 }
 
 // described returns the class with the status that it should have; nil where it has it.
@@ -136,12 +153,9 @@ func availability(c *v1alpha1.GPUClass, o books.Offer) metav1.Condition {
 	return v1alpha1.Available(metav1.ConditionTrue, v1alpha1.ReasonFree, "")
 }
 
-// publishNames writes the names that count into the settings. A ConfigMap that is not
-// there is the chart's to make.
-func (p *Publisher) publishNames(ctx context.Context, names string) error {
-	if names == p.names && p.Now().Sub(p.read) < rereadSettings {
-		return nil
-	}
+// keepNames writes the names that count into the settings, where they are others. A
+// ConfigMap that is not there is the chart's to make.
+func (p *Publisher) keepNames(ctx context.Context) error {
 	found := &corev1.ConfigMap{}
 	err := p.Live.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: v1alpha1.SettingsName}, found)
 	if answerOf(err) == gone {
@@ -150,15 +164,15 @@ func (p *Publisher) publishNames(ctx context.Context, names string) error {
 	if err != nil {
 		return fmt.Errorf("read ConfigMap %s/%s: %w", p.Namespace, v1alpha1.SettingsName, err)
 	}
-	if found.Data[v1alpha1.SettingResourceNames] != names {
+	if found.Data[v1alpha1.SettingResourceNames] != p.names {
 		if found.Data == nil {
 			found.Data = map[string]string{}
 		}
-		found.Data[v1alpha1.SettingResourceNames] = names
+		found.Data[v1alpha1.SettingResourceNames] = p.names
 		if err := p.Client.Update(ctx, found); err != nil {
 			return fmt.Errorf("write %s of ConfigMap %s/%s: %w", v1alpha1.SettingResourceNames, p.Namespace, v1alpha1.SettingsName, err)
 		}
 	}
-	p.names, p.read = names, p.Now()
+	p.read = p.Now()
 	return nil
 }

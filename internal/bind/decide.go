@@ -173,17 +173,22 @@ func (p *plan) entry(d *v1alpha1.GPUDevice, w books.Write, answer bool) Entry {
 	return e
 }
 
-// prepare writes what comes before a placement: the finalizer of orders. Who was changed
-// meanwhile is left out of the plan, and asked about again.
-func (b *Binder) prepare(ctx context.Context, p *plan) error {
+// hold writes the finalizer of devices that hold units without one: an uninstall took it
+// away. Who was changed meanwhile is left as it is.
+func (b *Binder) hold(ctx context.Context, all []v1alpha1.GPUDevice) {
 	var bare []*v1alpha1.GPUDevice
-	for _, g := range p.granted {
-		for _, w := range g.writes {
-			if d := p.devices[w.UID]; d != nil && d.Status.Placement == nil && !slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits) {
-				bare = append(bare, d)
-			}
+	for i := range all {
+		d := &all[i]
+		if d.Status.Placement != nil && d.DeletionTimestamp.IsZero() && !slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits) {
+			bare = append(bare, d)
 		}
 	}
+	b.finalize(ctx, bare)
+}
+
+// finalize writes the finalizer of devices, and returns them as they are now; nil for one
+// that was changed meanwhile.
+func (b *Binder) finalize(ctx context.Context, bare []*v1alpha1.GPUDevice) []*v1alpha1.GPUDevice {
 	changed := make([]*v1alpha1.GPUDevice, len(bare))
 	errs := make([]error, len(bare))
 	each(len(bare), func(i int) {
@@ -196,17 +201,34 @@ func (b *Binder) prepare(ctx context.Context, p *plan) error {
 		}
 	})
 	for i, d := range bare {
-		uid := string(d.UID)
-		if p.devices[uid] = changed[i]; changed[i] != nil {
-			b.Feed.Assume(changed[i])
-			continue
-		}
-		delete(p.devices, uid)
 		switch got := answerOf(errs[i]); {
+		case changed[i] != nil:
+			b.Feed.Assume(changed[i])
 		case got == gone:
-			b.Feed.Forget(uid)
+			b.Feed.Forget(string(d.UID))
 		case got != conflict:
 			b.Log.Error(errs[i], "write the finalizer", "device", d.Namespace+"/"+d.Name)
+		}
+	}
+	return changed
+}
+
+// prepare writes what comes before a placement: the finalizer of orders. Who was changed
+// meanwhile is left out of the plan, and asked about again.
+func (b *Binder) prepare(ctx context.Context, p *plan) error {
+	var bare []*v1alpha1.GPUDevice
+	for _, g := range p.granted {
+		for _, w := range g.writes {
+			if d := p.devices[w.UID]; d != nil && d.Status.Placement == nil && !slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits) {
+				bare = append(bare, d)
+			}
+		}
+	}
+	for i, d := range b.finalize(ctx, bare) {
+		if uid := string(bare[i].UID); d != nil {
+			p.devices[uid] = d
+		} else {
+			delete(p.devices, uid)
 		}
 	}
 	return ctx.Err()

@@ -34,6 +34,7 @@ var kept = map[string][]string{
 	"Deployment": {"spec.replicas", "status.readyReplicas"}, // of the controller
 	"Lease":      {"spec.renewTime", "spec.leaseDurationSeconds"},
 	"GPUWiring":  {"status.target", "status.lastWrite", "status.reverts.time", "status.reverts.manager", "status.reverts.lost", "status.conditions.*"},
+	"GPUDevice":  {"spec.className", "spec.count", "status.state", "status.placement.*", "status.attachment.vmiName", "status.conditions.*"},
 	"Event": {
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "regarding.kind", "regarding.namespace", "regarding.name",
 		"reason", "type", "message", "note", "lastTimestamp", "eventTime", "reportingController", "reportingComponent",

@@ -9,8 +9,7 @@ func newClasses(s *streams) *cobra.Command {
 		Short: "Show what can be ordered: the GPUClasses of the cluster",
 		Long: `Show what can be ordered: the GPUClasses of the cluster, in the columns of kubectl get.
 
-A class is what the hoster offers under a name; docs/orders.md has more on it. The
-columns of units are empty for as long as nothing counts them.`,
+A class is what the hoster offers under a name; docs/orders.md has more on it.`,
 		Example: `  gpuctl classes
   gpuctl classes -o wide
   gpuctl classes h200 -o yaml

@@ -9,8 +9,7 @@ func newDevices(s *streams) *cobra.Command {
 		Short: "Show what was ordered: the GPUDevices of a namespace",
 		Long: `Show what was ordered: the GPUDevices of a namespace, in the columns of kubectl get.
 
-A device is an order for units of a class; docs/orders.md has more on it. Its state is
-empty for as long as nothing acts on it.`,
+A device is an order for units of a class; docs/orders.md has its states.`,
 		Example: `  gpuctl devices
   gpuctl devices -n tenant-acme -o wide
   gpuctl devices -A -l team=vision

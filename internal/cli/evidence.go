@@ -153,7 +153,7 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 		return e, notes, err
 	}
 	e = diagnose.Evidence{
-		Nodes: in.Nodes, Hosts: in.Hosts, Release: in.Release, VMs: facts.VMs, Pods: facts.Pods,
+		Nodes: in.Nodes, Hosts: in.Hosts, Release: in.Release, VMs: facts.VMs, Pods: facts.Pods, Devices: facts.Devices,
 		Messages: facts.Messages, Logs: m.logs, Legacy: facts.Legacy,
 	}
 	e.Given = givenNodes(m.inventories, in.Nodes)

@@ -26,9 +26,11 @@ func newServe(s *streams) *cobra.Command {
 
 It keeps the wiring of the KubeVirt CR true: what wire does once, it does whenever a
 node, its inventory or the CR changes. Of several replicas one leads; the others hold
-all that they need to take over. With --webhook-enabled every one of them answers the
-API server whether an order of GPUs may be stored. How it stands is in the GPUWiring named cluster, in
+all that they need to take over. How it stands is in the GPUWiring named cluster, in
 Events on the KubeVirt CR, and in the metrics.
+
+With --orders-enabled the leader gives orders of GPUs their units, and with
+--webhook-enabled every replica answers the API server whether an order may be stored.
 
 Settings come from flags, from the environment (--wiring-resync is
 GPUCTL_WIRING_RESYNC), and from the file of --config (wiring.resync), in this order.

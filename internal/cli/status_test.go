@@ -111,6 +111,31 @@ func TestHookIsNotTheController(t *testing.T) {
 	}
 }
 
+// TestStatusOfOrders shows what status says of orders; a line only where there are any.
+func TestStatusOfOrders(t *testing.T) {
+	device := func(name, state string) string {
+		return fmt.Sprintf("apiVersion: gpuctl.dev/v1alpha1\nkind: GPUDevice\nmetadata: {name: %s, namespace: acme}\nspec: {className: h200, count: 1}\nstatus: {state: %q}\n---\n", name, state)
+	}
+	for name, tc := range map[string]struct {
+		docs string
+		want string
+	}{
+		"none":      {wiringDoc(isWired), ""},
+		"all is up": {device("a", "Held") + device("b", "Bound") + device("c", "Attached"), "Orders     2 held   1 in use\n"},
+		"not all": {
+			device("a", "Held") + device("b", "Lost") + device("c", "Pending") + device("d", "") + device("e", "Lost"),
+			"Orders     1 held   0 in use   2 pending   2 lost: acme/b, acme/e\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, screen, _ := run(t, "status", "-f", bundleOf(t, tc.docs, true))
+			if strings.Contains(screen, "Orders") != (tc.want != "") || !strings.Contains(screen, tc.want) {
+				t.Errorf("want %q on\n%s", tc.want, screen)
+			}
+		})
+	}
+}
+
 // bundleOf packs documents as of noon.
 func bundleOf(t *testing.T, docs string, control bool) string {
 	t.Helper()

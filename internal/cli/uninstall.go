@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/release"
@@ -24,7 +27,10 @@ func newUninstall(s *streams) *cobra.Command {
 The release's hook takes away what gpuctl wrote to the KubeVirt CR; entries that
 instances still use stay unless --force. A hook that cannot do its work does not keep
 the release: then it goes without, and what is left is said. The CRDs and the GPUNodes
-stay.`,
+stay.
+
+Devices that tenants ordered stay, and nobody holds their units any more: a device that
+is deleted is gone at once. While VMs use devices nothing is uninstalled without --force.`,
 		Example: `  gpuctl uninstall
   gpuctl uninstall --force`,
 		Args: cobra.NoArgs,
@@ -32,7 +38,7 @@ stay.`,
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&flags.wait, "wait", false, "wait until all objects are gone")
-	cmd.Flags().BoolVar(&force, "force", false, "take away entries that instances still use, too")
+	cmd.Flags().BoolVar(&force, "force", false, "take away entries that instances still use, too, and go though VMs use ordered devices")
 	return cmd
 }
 
@@ -47,6 +53,9 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 		if errors.Is(err, release.ErrNotFound) {
 			return fmt.Errorf("%w; helm list -A shows all releases", err)
 		}
+		return client.Explain(err)
+	}
+	if err := attachedStay(ctx, client, force); err != nil {
 		return client.Explain(err)
 	}
 	if force {
@@ -66,19 +75,56 @@ func runUninstall(ctx context.Context, s *streams, flags *releaseFlags, force bo
 	}
 	fmt.Fprintf(s.err, "release %s in namespace %s is uninstalled\n", flags.name, flags.namespace)
 	fmt.Fprintln(s.err, "The CRDs, GPUNodes and the GPUWiring stay; to delete them: kubectl delete crd gpunodes.gpuctl.dev gpuwirings.gpuctl.dev")
-	sayOrdersStay(ctx, s, client)
-	return nil
+	return client.Explain(leaveOrders(ctx, s, client))
 }
 
-// sayOrdersStay says that classes and devices stay, where the cluster has such kinds.
-func sayOrdersStay(ctx context.Context, s *streams, client *cluster.Client) {
-	tables, err := client.Tables(cluster.Query{Resource: "gpudevices"})
+// attachedStay refuses while VMs use devices: their units would be nobody's. It does not
+// with force.
+func attachedStay(ctx context.Context, client *cluster.Client, force bool) error {
+	if force {
+		return nil
+	}
+	devices, err := client.Devices(ctx)
 	if err != nil {
-		return
+		return err
 	}
-	if devices, err := tables.List(ctx); err == nil {
-		fmt.Fprintf(s.err, "GPUClasses and the tenants' GPUDevices, of which there are %d, stay as well: kubectl get gpudevices -A\n", len(devices.Rows))
+	var used []string
+	for i := range devices {
+		if d := &devices[i]; d.Status.Attachment != nil {
+			used = append(used, d.Namespace+"/"+d.Name)
+		}
 	}
+	if len(used) == 0 {
+		return nil
+	}
+	const shown = 5
+	more := ""
+	if len(used) > shown {
+		used, more = used[:shown], fmt.Sprintf(" and %d more", len(used)-shown)
+	}
+	return fmt.Errorf("VMs use the GPUDevices %s%s: stop them first, or uninstall with --force", strings.Join(used, ", "), more)
+}
+
+// leaveOrders leaves classes and devices, where the cluster has such kinds, so that they
+// can be deleted: nobody is there any more who would let them go.
+func leaveOrders(ctx context.Context, s *streams, client *cluster.Client) error {
+	devices, err := client.Devices(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for i := range devices {
+		if d := &devices[i]; slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits) {
+			failed = append(failed, client.ReleaseDevice(ctx, d.Namespace, d.Name))
+		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("the release is gone; of its finalizers some are left: %w", err)
+	}
+	if len(devices) > 0 {
+		fmt.Fprintf(s.err, "GPUClasses and the tenants' GPUDevices, of which there are %d, stay as well: kubectl get gpudevices -A\n", len(devices))
+	}
+	return nil
 }
 
 // notRemoved says that the wiring is left.

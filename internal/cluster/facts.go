@@ -24,6 +24,7 @@ type Facts struct {
 	Legacy    []diagnose.Legacy
 	VMs       []diagnose.VM // machines and their instances, with devices or without
 	Pods      []diagnose.Pod
+	Devices   []diagnose.Device
 	Messages  []diagnose.Message
 	Events    []Happening
 	Notes     []string // documents that were not read, "nodepool.yaml:1: …"
@@ -62,6 +63,7 @@ func readers() map[string]reader {
 		"coordination.k8s.io/Lease":      ignore,
 		"gpuctl.dev/GPUNode":             readGPUNode,
 		"gpuctl.dev/GPUWiring":           ignore, // read with who says it
+		"gpuctl.dev/GPUDevice":           readDevice,
 		"kubevirt.io/KubeVirt":           target,
 		"hco.kubevirt.io/HyperConverged": target,
 

@@ -63,6 +63,7 @@ func surveys() []surveyed {
 		kind("instancetype.kubevirt.io", "VirtualMachineClusterInstancetype", "which instancetypes add GPUs"),
 		kind("apps", "DaemonSet", "which device plugin runs, and which agents should"),
 		kind(v1alpha1.GroupName, "GPUWiring", "what the controller says about the wiring"),
+		kind(v1alpha1.GroupName, "GPUDevice", "what is ordered"),
 	}
 	pods := kind("", "Pod", "which GPUs are in use, and what runs on the nodes")
 	pods.options.FieldSelector, pods.whole = "status.phase!=Succeeded", func(s *Survey) *bool { return &s.Pods }

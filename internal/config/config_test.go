@@ -94,19 +94,21 @@ func TestLoad(t *testing.T) {
 		"zero needs no unit":    {file: "wiring: {staleAfter: 0}\n", want: func(s *Settings) { s.Wiring.StaleAfter = 0 }},
 		"the Lease's namespace": {file: "leaderElection: {namespace: other}\n", want: func(s *Settings) { s.LeaderElection.Namespace = "other" }},
 		"webhooks": {
-			file: "webhook: {enabled: true, secret: certs, service: gpuctl-webhook}\n", env: map[string]string{"GPUCTL_WEBHOOK_CONFIGURATION": "hooks"}, args: []string{"--webhook-port=9444"},
+			file: "orders: {enabled: true}\nwebhook: {enabled: true, secret: certs, service: gpuctl-webhook}\n", env: map[string]string{"GPUCTL_WEBHOOK_CONFIGURATION": "hooks"}, args: []string{"--webhook-port=9444"},
 			want: func(s *Settings) {
+				s.Orders.Enabled = true
 				s.Webhook = Webhook{Enabled: true, Port: 9444, Namespace: "ns", Secret: "certs", Service: "gpuctl-webhook", Configuration: "hooks"}
 			},
 		},
 		"webhooks whose certificate others keep": {
-			file: "webhook: {enabled: true, certDir: /certs}\nmetrics: {port: 0}\n", want: func(s *Settings) {
-				s.Metrics.Port, s.Webhook.Enabled, s.Webhook.CertDir = 0, true, "/certs"
+			file: "orders: {enabled: true}\nwebhook: {enabled: true, certDir: /certs}\nmetrics: {port: 0}\n", want: func(s *Settings) {
+				s.Metrics.Port, s.Orders.Enabled, s.Webhook.Enabled, s.Webhook.CertDir = 0, true, true, "/certs"
 			},
 		},
 		"orders": {
-			file: "orders: {enabled: true, resourceNames: [nvidia.com/gpu], tenants: tenant, provider: cozystack}\n", want: func(s *Settings) {
-				s.Orders = Orders{Enabled: true, Namespace: "ns", ResourceNames: []string{"nvidia.com/gpu"}, Tenants: "tenant", Provider: "cozystack"}
+			file: "orders: {enabled: true, resourceNames: [example.com/a, example.com/b], tenants: 'a in (b,c),!d', provider: cozystack}\n", env: map[string]string{"GPUCTL_ORDERS_NAMESPACE": "other"},
+			want: func(s *Settings) {
+				s.Orders = Orders{Enabled: true, Namespace: "other", ResourceNames: []string{"example.com/a", "example.com/b"}, Tenants: "a in (b,c),!d", Provider: "cozystack"}
 			},
 		},
 		"what is not served has no fault": {file: "webhook: {port: 8443}\n", want: func(s *Settings) { s.Webhook.Port = 8443 }},
@@ -175,19 +177,21 @@ func TestLoadRefuses(t *testing.T) {
 		"a deadline before a retry":      {file: "leaderElection: {retryPeriod: 9s}\n", want: []string{"leaderElection.renewDeadline: 10s is not above 1.2 × retryPeriod (9s)"}},
 		"no time at all":                 {file: "wiring: {resync: 0s, staleAfter: -1h}\n", want: []string{"wiring.resync: 0s", "wiring.staleAfter: -1h"}},
 		"no namespace":                   {env: map[string]string{"POD_NAMESPACE": ""}, want: []string{"leaderElection.namespace"}},
-		"orders of whom nobody knows": {file: "orders: {enabled: true, tenants: 'a in', provider: hnc, resourceNames: [gpu]}\n", want: []string{
-			"orders.tenants: ", `orders.provider: "hnc" is neither labels nor cozystack`, `orders.resourceNames: "gpu" has no domain`,
-		}},
-		"webhooks without a certificate": {file: "webhook: {enabled: true}\n", want: []string{
+		"webhooks without a certificate": {file: "orders: {enabled: true}\nwebhook: {enabled: true}\n", want: []string{
 			"webhook.secret: is not given, and neither is webhook.certDir", "webhook.service: is not given", "webhook.configuration: is not given",
 		}},
-		"webhooks with two certificates": {file: "webhook: {enabled: true, certDir: /certs, secret: certs}\n", want: []string{"webhook.secret: is certs", "give one of them"}},
-		"webhooks on no port":            {file: "webhook: {enabled: true, certDir: /certs, port: 0}\n", want: []string{"webhook.port: 0 is no port"}},
-		"webhooks on the metrics' port":  {file: "webhook: {enabled: true, certDir: /certs, port: 8443}\n", want: []string{"webhook.port: 8443 is metrics.port as well"}},
-		"webhooks on the probes' port":   {file: "webhook: {enabled: true, certDir: /certs, port: 8081}\n", want: []string{"webhook.port: 8081 is health.port as well"}},
+		"webhooks without orders":        {file: "webhook: {enabled: true, certDir: /certs}\n", want: []string{"webhook.enabled: orders are judged by what orders.enabled counts"}},
+		"webhooks with two certificates": {file: "orders: {enabled: true}\nwebhook: {enabled: true, certDir: /certs, secret: certs}\n", want: []string{"webhook.secret: is certs", "give one of them"}},
+		"webhooks on no port":            {file: "orders: {enabled: true}\nwebhook: {enabled: true, certDir: /certs, port: 0}\n", want: []string{"webhook.port: 0 is no port"}},
+		"webhooks on the metrics' port":  {file: "orders: {enabled: true}\nwebhook: {enabled: true, certDir: /certs, port: 8443}\n", want: []string{"webhook.port: 8443 is metrics.port as well"}},
+		"webhooks on the probes' port":   {file: "orders: {enabled: true}\nwebhook: {enabled: true, certDir: /certs, port: 8081}\n", want: []string{"webhook.port: 8081 is health.port as well"}},
 		"webhooks of no namespace": {
-			file: "webhook: {enabled: true, secret: a, service: b, configuration: c}\nleaderElection: {namespace: ns}\n", env: map[string]string{"POD_NAMESPACE": ""},
+			file: "orders: {enabled: true}\nwebhook: {enabled: true, secret: a, service: b, configuration: c}\nleaderElection: {namespace: ns}\n", env: map[string]string{"POD_NAMESPACE": ""},
 			want: []string{"webhook.namespace: is not given"},
+		},
+		"orders of nobody": {
+			file: "orders: {enabled: true, tenants: 'a in', provider: hnc, resourceNames: [gpu]}\nleaderElection: {namespace: ns}\n", env: map[string]string{"POD_NAMESPACE": ""},
+			want: []string{"orders.tenants: ", `orders.provider: "hnc" is neither labels nor cozystack`, `orders.resourceNames: "gpu" has no domain`, "orders.namespace: is not given"},
 		},
 		"no YAML":     {file: "wiring: {\n", want: []string{"read ", "config.yaml"}},
 		"a key twice": {file: "logLevel: info\nlogLevel: debug\n", want: []string{"config.yaml", "logLevel"}},

@@ -98,7 +98,7 @@ func keys() []key {
 		{"wiring.permit", "permit `SELECTOR=NAME` whatever the nodes say: vendor:device, or a mediated device type, and the resource name (repeatable)", []string(nil)},
 		{"wiring.staleAfter", "`DURATION` for which no node serves the name of an own entry before the entry may go; 0 keeps all", 24 * time.Hour},
 		{"wiring.resync", "`DURATION` after which everything is looked at without anything having happened", 5 * time.Minute},
-		{"webhook.enabled", "judge orders of GPUs before they are stored; needs the chart's webhook configuration", false},
+		{"webhook.enabled", "judge orders of GPUs before they are stored; needs --orders-enabled and the chart's webhook configuration", false},
 		{"webhook.port", "`PORT` of the webhooks, by HTTPS", 9443},
 		{"webhook.certDir", "`DIR` of tls.crt and tls.key for the webhooks, which others keep; without it gpuctl keeps a certificate in a Secret", ""},
 		{"webhook.namespace", "`NAMESPACE` of the Secret and the Service (default $POD_NAMESPACE)", ""},
@@ -180,6 +180,7 @@ func (s *Settings) checkWebhook() (wrong []error) {
 			wrong = append(wrong, fmt.Errorf("webhook.%s: %s", name, fmt.Sprintf(format, args...)))
 		}
 	}
+	refuse(!s.Orders.Enabled, "enabled", "orders are judged by what orders.enabled counts: enable that, too")
 	refuse(w.Port < 1 || w.Port > 65535, "port", "%d is no port", w.Port)
 	refuse(w.Port == s.Metrics.Port, "port", "%d is metrics.port as well", w.Port)
 	refuse(w.Port == s.Health.Port, "port", "%d is health.port as well", w.Port)

@@ -23,6 +23,7 @@ type Evidence struct {
 	// requests is free.
 	PodsKnown bool
 	Messages  []Message
+	Devices   []Device // what tenants have ordered
 	Logs      []Log
 	Legacy    []Legacy
 	Hook      *HookView // the last wiring on record

@@ -15,6 +15,7 @@ type Overview struct {
 	Hook       *HookView      `json:"hook"`     // null when no run of a release's hook is on record
 	Controller ControllerView `json:"controller"`
 	Agents     AgentsView     `json:"agents"`
+	Orders     *OrdersView    `json:"orders"`    // null when nothing is ordered
 	Nodes      []NodeView     `json:"nodes"`     // one for each node and resource name
 	Resources  []ResourceView `json:"resources"` // by name
 	Waiting    []WaitingView  `json:"waiting"`   // VMs that do not get their GPUs
@@ -119,7 +120,7 @@ func Look(e *Evidence) Overview {
 	o := Overview{
 		Hook: e.Hook, Nodes: []NodeView{}, Resources: []ResourceView{}, Waiting: []WaitingView{},
 		Findings: append([]Finding{}, report.Findings...), Agents: agentsView(e.Agents),
-		Controller: e.Controller.view(),
+		Controller: e.Controller.view(), Orders: ordersView(e.Devices),
 	}
 	about := aboutNodes(o.Findings)
 	for i := range d.Nodes {

@@ -69,6 +69,23 @@ func (s *statusPrinter) head() {
 	s.line(s.label("Hook") + s.hook())
 	s.controller()
 	s.agents()
+	s.orders()
+}
+
+// orders prints how many devices there are, where any is ordered, and which are lost.
+func (s *statusPrinter) orders() {
+	o := s.o.Orders
+	if o == nil {
+		return
+	}
+	parts := []string{fmt.Sprintf("%d held", o.Held), fmt.Sprintf("%d in use", o.Attached)}
+	if o.Pending > 0 {
+		parts = append(parts, s.styles.warn.Render(fmt.Sprintf("%d pending", o.Pending)))
+	}
+	if len(o.Lost) > 0 {
+		parts = append(parts, s.styles.bad.Render(fmt.Sprintf("%d lost", len(o.Lost)))+": "+strings.Join(o.Lost, ", "))
+	}
+	s.line(s.label("Orders") + strings.Join(parts, "   "))
 }
 
 func (s *statusPrinter) kubevirt() string {

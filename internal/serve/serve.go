@@ -61,6 +61,7 @@ func Run(ctx context.Context, s *config.Settings, o Options) error {
 		return err
 	}
 	reach.WarningHandler = rest.NoWarnings{}
+	reach.QPS = -1 // the API server says when it is too much; five writes a second are too few for orders
 	options, err := managerOptions(reach, s, &o)
 	if err != nil {
 		return err

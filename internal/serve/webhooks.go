@@ -64,11 +64,7 @@ func newAdmission(reach *rest.Config, s *config.Settings, o *Options) (*admissio
 // somebody could call them.
 func (a *admission) add(p *process) error {
 	m := p.m
-	var orders webhook.Orders = webhook.Classes{Reader: p.client}
-	if p.feed != nil {
-		orders = judge{p.feed}
-	}
-	m.GetWebhookServer().Register(webhook.DevicesPath, webhook.Devices(orders, p.o.Log.WithName("webhook")))
+	m.GetWebhookServer().Register(webhook.DevicesPath, webhook.Devices(judge{p.feed}, p.o.Log.WithName("webhook")))
 	certified := func() error { return nil }
 	if a.keeper != nil {
 		certified = a.keeper.Ready

@@ -277,7 +277,7 @@ func (f *fed) followsClasses(class *unstructured.Unstructured) {
 	f.patch(class, `{"spec":{"maxCount":2}}`)
 	f.soonIs("less at once", f.admits("orders", "h200", 3, "GPU0623"))
 	f.patch(class, `{"spec":{"maxCount":8,"nodeSelector":{"zone":"east"}}}`)
-	f.soonIs("elsewhere only", f.admits("orders", "h200", 1, "GPU0704"))
+	f.soonIs("elsewhere only", f.admits("orders", "h200", 1, "GPU0702"))
 	n1 := f.Decode("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
 	f.patch(n1, `{"metadata":{"labels":{"zone":"east"}}}`)
 	f.soonIs("a node is there now", f.admits("orders", "h200", 1, ""))

@@ -54,7 +54,7 @@ func TestCertificateOfOthers(t *testing.T) {
 	_ = l.Close()
 	dir := t.TempDir()
 	first := files(t, dir)
-	serve := exec.CommandContext(t.Context(), path, "serve", "--kubeconfig", c.Kubeconfig(), "--webhook-enabled", "--webhook-cert-dir", dir, "--webhook-port", strconv.Itoa(port),
+	serve := exec.CommandContext(t.Context(), path, "serve", "--kubeconfig", c.Kubeconfig(), "--orders-enabled", "--orders-namespace", "gpuctl", "--webhook-enabled", "--webhook-cert-dir", dir, "--webhook-port", strconv.Itoa(port),
 		"--wiring-enabled=false", "--leader-election-enabled=false", "--metrics-port=0", "--health-port=0")
 	serve.Env = []string{"POD_IP=127.0.0.1"}
 	serve.WaitDelay = time.Second

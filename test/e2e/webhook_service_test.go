@@ -4,57 +4,33 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/gpuctl/gpuctl/charts"
 )
-
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
-// orderKinds installs the kinds that the chart does not install yet, until the test
-// ends.
-func (s *stage) orderKinds() {
-	s.t.Helper()
-	for _, kind := range []schema.GroupVersionResource{gpuClasses, gpuDevices} {
-		text, err := fs.ReadFile(charts.FS, charts.GPUOperatorHooks+"/files/crds/gpuctl.dev_"+kind.Resource+".yaml")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		crd := s.Decode(string(text))
-		if _, err := s.Dynamic().Resource(definitions).Create(s.t.Context(), crd, metav1.CreateOptions{}); err != nil {
-			s.t.Fatal(err)
-		}
-		s.t.Cleanup(func() {
-			if err := s.Dynamic().Resource(definitions).Delete(context.Background(), crd.GetName(), metav1.DeleteOptions{}); err != nil {
-				s.t.Error(err)
-			}
-			s.Eventually(soon, crd.GetName()+" is gone", func(ctx context.Context) error {
-				if _, err := s.Dynamic().Resource(definitions).Get(ctx, crd.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("it is there: %w", err)
-				}
-				return nil
-			})
-		})
-		s.Eventually(soon, crd.GetName()+" is served", func(ctx context.Context) error {
-			_, err := s.Dynamic().Resource(kind).List(ctx, metav1.ListOptions{})
-			return err
-		})
-	}
-}
 
 // class makes a GPUClass of a spec in YAML.
 func (s *stage) class(name, spec string) *unstructured.Unstructured {
 	s.t.Helper()
 	return s.Create(s.Decode(fmt.Sprintf("{apiVersion: gpuctl.dev/v1alpha1, kind: GPUClass, metadata: {name: %s}, spec: %s}", name, spec)))
+}
+
+// tenant makes a namespace in which orders are judged.
+func (s *stage) tenant() string {
+	s.t.Helper()
+	ns := s.Namespace()
+	s.Eventually(soon, "namespace "+ns+" is known", func(ctx context.Context) error {
+		if err := s.place(ctx, s.order(ns, "known", "nothing", 1), true); err == nil || !strings.Contains(err.Error(), "GPU0620") {
+			return errorf("an order of nothing is answered with %w", err)
+		}
+		return s.place(ctx, s.order(ns, "known", "h200", 1), true)
+	})
+	return ns
 }
 
 // ready returns the controller's pods that a Service would send calls to.

@@ -49,15 +49,14 @@ func (s *stage) place(ctx context.Context, order *unstructured.Unstructured, dry
 // without anybody noticing; without any replica new orders are refused, and nothing else.
 func TestOrdersAreJudged(t *testing.T) {
 	s := newStage(t)
-	s.node("worker-1", 1, "vfio-pci", 1)
-	s.orderKinds()
+	s.node("worker-1", 8, "vfio-pci", 8)
 	began := time.Now()
-	s.installController("webhook.enabled=true")
+	s.installController("orders.enabled=true")
 	t.Logf("installed after %s", time.Since(began).Round(time.Millisecond))
 	proxy := s.serve(s.webhookService(), webhookPort)
 	s.class("h200", "{resourceName: "+h200+", maxCount: 4}")
 	s.class("vgpu", "{resourceName: nvidia.com/GRID_T4-16Q}")
-	s.class("licensed", "{resourceName: nvidia.com/GRID_T4-8Q, entitlement: vgpu}")
+	s.class("licensed", "{resourceName: "+h200+", entitlement: vgpu}")
 	going := s.class("going", "{resourceName: "+h200+"}")
 	s.finalize(gpuClasses, going)
 
@@ -95,7 +94,7 @@ func (s *stage) finalize(kind interface{ String() string }, u *unstructured.Unst
 func (s *stage) judgesOrders() {
 	t := s.t
 	t.Helper()
-	ns := s.Namespace()
+	ns := s.tenant()
 	for name, tc := range map[string]struct {
 		class  string
 		count  int
@@ -126,6 +125,7 @@ func (s *stage) judgesOrders() {
 	if _, err := s.Clientset().CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, []byte(`{"metadata":{"labels":{"gpuctl.dev/entitlement.vgpu":"true"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	s.Eventually(soon, "it is entitled", func(ctx context.Context) error { return s.place(ctx, s.order(ns, "licensed", "licensed", 1), true) })
 	for name, order := range map[string]*unstructured.Unstructured{
 		"allowed":  s.order(ns, "train", "h200", 4),
 		"entitled": s.order(ns, "licensed", "licensed", 1),
@@ -162,7 +162,7 @@ func (s *stage) keepsCertificates() {
 func (s *stage) survivesOutage() {
 	t := s.t
 	t.Helper()
-	ns := s.Namespace()
+	ns := s.tenant()
 	if err := s.place(t.Context(), s.order(ns, "before", "h200", 1), false); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,14 @@
 {{- if and .Values.gpu.enabled (ne .Values.gpu.variant "container") }}true{{ end -}}
 {{- end }}
 
+{{/* Whether tenants can order: nobody would act on orders without the controller. */}}
+{{- define "gpuctl.orders.on" -}}
+{{- if and (include "gpuctl.on" .) .Values.orders.enabled }}
+{{- if not .Values.controller.enabled }}
+{{- fail "orders.enabled: nobody acts on orders without the controller: set controller.enabled=true, or orders.enabled=false" }}
+{{- end }}true{{ end -}}
+{{- end }}
+
 {{- define "gpuctl.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end }}

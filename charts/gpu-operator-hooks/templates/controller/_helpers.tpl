@@ -26,6 +26,11 @@ app.kubernetes.io/component: controller
 {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "gpuctl.controller.name" .) }}
 {{- end }}
 
+{{/* The tenants' namespaces: gpuctl's own is none. */}}
+{{- define "gpuctl.tenants" -}}
+{{- compact (list .Values.tenants.selector (printf "kubernetes.io/metadata.name!=%s" .Release.Namespace)) | join "," -}}
+{{- end }}
+
 {{/* The file that gpuctl serve reads. toYaml quotes what has to be quoted. */}}
 {{- define "gpuctl.controller.config" -}}
 {{- $c := .Values.controller -}}
@@ -33,7 +38,8 @@ app.kubernetes.io/component: controller
 {{- $election := pick $c.leaderElection "leaseDuration" "renewDeadline" "retryPeriod" -}}
 {{- $wiring := dict "permit" (include "gpuctl.permits" . | fromJsonArray) "staleAfter" $c.staleAfter "resync" $c.resync -}}
 {{- $config := dict "logLevel" $c.logLevel "metrics" $metrics "health" (dict "port" 8081) "leaderElection" $election "wiring" $wiring -}}
-{{- if include "gpuctl.webhook.on" . -}}
+{{- if include "gpuctl.orders.on" . -}}
+{{- $_ := set $config "orders" (dict "enabled" true "resourceNames" .Values.gpu.resourceNames "tenants" (include "gpuctl.tenants" .) "provider" .Values.tenants.provider) -}}
 {{- $webhook := dict "enabled" true "port" (int .Values.webhook.port) -}}
 {{- if include "gpuctl.webhook.certManager" . -}}
 {{- $_ := set $webhook "certDir" (include "gpuctl.webhook.certDir" .) -}}

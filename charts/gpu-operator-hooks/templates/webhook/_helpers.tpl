@@ -1,6 +1,6 @@
-{{/* Whether the webhooks are rendered: the controller's pods serve them. */}}
+{{/* Whether the webhooks are rendered: the controller's pods serve them, for orders. */}}
 {{- define "gpuctl.webhook.on" -}}
-{{- if and (include "gpuctl.controller.on" .) .Values.webhook.enabled }}
+{{- if include "gpuctl.orders.on" . }}
 {{- if and .Values.controller.metrics.enabled (eq (int .Values.controller.metrics.port) (int .Values.webhook.port)) }}
 {{- fail (printf "webhook.port: %d is controller.metrics.port as well: set another one" (int .Values.webhook.port)) }}
 {{- end }}true{{ end -}}
