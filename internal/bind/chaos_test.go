@@ -39,6 +39,7 @@ const clients = 64
 
 // chaosTime is how long orders come: short, unless GPUCTL_CHAOS says how long.
 func chaosTime(t *testing.T) time.Duration {
+	t.Helper()
 	text := os.Getenv("GPUCTL_CHAOS")
 	if text == "" {
 		return 12 * time.Second
@@ -73,7 +74,7 @@ func TestChaos(t *testing.T) {
 	running.Wait()
 
 	last := w.replica("last")
-	w.settled(last, levels)
+	w.settled(last)
 	for _, ns := range levels {
 		w.must(admin.DeleteAllOf(t.Context(), &v1alpha1.GPUDevice{}, client.InNamespace(ns)))
 	}
@@ -191,7 +192,7 @@ func (w *world) killLeaders(ctx context.Context) (kills int) {
 }
 
 // settled waits until nothing that waits could have units.
-func (w *world) settled(r *replica, levels []string) {
+func (w *world) settled(r *replica) {
 	w.Helper()
 	w.cluster.Eventually(30*time.Second, "every order that fits is placed", func(context.Context) (err error) {
 		if !r.Feed.Synced() {

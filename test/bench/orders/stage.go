@@ -57,7 +57,7 @@ func newStage(ctx context.Context, config *rest.Config, o *options) (*stage, err
 	for i := range o.nodes {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%03d", i)}})
 	}
-	return s, s.each16(len(objects), func(i int) error {
+	err := s.each16(len(objects), func(i int) error {
 		if err := s.client.Create(ctx, objects[i]); err != nil {
 			return err
 		}
@@ -69,6 +69,7 @@ func newStage(ctx context.Context, config *rest.Config, o *options) (*stage, err
 		node.Status.Allocatable, node.Status.Capacity = list, list
 		return s.client.Status().Update(ctx, node)
 	})
+	return s, err
 }
 
 // install creates the kinds.
