@@ -263,8 +263,12 @@ func TestCertificatesOfAPausedReplica(t *testing.T) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for event := range changes.ResultChan() {
+			c, ok := event.Object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+			if !ok {
+				return // the watch was stopped while it read
+			}
 			seen++
-			for _, w := range event.Object.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks {
+			for _, w := range c.Webhooks {
 				if n := bytes.Count(w.ClientConfig.CABundle, []byte("BEGIN")); n != 2 {
 					t.Errorf("%s of version %d trusts %d authorities, want 2", w.Name, seen, n)
 				}

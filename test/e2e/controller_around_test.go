@@ -268,7 +268,8 @@ func TestControllerOutlivesTheAPIServer(t *testing.T) {
 	time.Sleep(8 * time.Second) // longer than the leader may go without its Lease
 	s.Start(cluster.APIServer)
 	s.PatchOnce(`{"spec":{"configuration":{"permittedHostDevices":{"pciHostDevices":[]}}}}`)
-	s.Eventually(15*time.Second, "it is repaired", s.permits(h200))
+	// client-go waits up to 26 s to watch again after so long an outage.
+	s.Eventually(45*time.Second, "it is repaired", s.permits(h200))
 	pods, err := s.Clientset().CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=controller"})
 	if err != nil {
 		t.Fatal(err)
