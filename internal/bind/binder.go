@@ -133,13 +133,14 @@ func (b *Binder) round(ctx context.Context) (again time.Duration, err error) {
 	}
 	written := b.learn(plan, entries, outcomes, now)
 	// 3. Who got nothing is told why, and who leaves may go.
-	if err := b.tell(ctx, plan, now); err != nil {
+	untold, err := b.tell(ctx, plan, now)
+	if err != nil {
 		return 0, err
 	}
 	if plan.more && !written { // whoever is in the way is so for longer than a moment
 		return stalled, nil
 	}
-	return b.queue.next(now, plan.more), nil
+	return b.queue.next(now, plan.more || untold), nil
 }
 
 // postpone puts all of a plan off.

@@ -24,8 +24,14 @@ type demand struct {
 
 // told is what a pending order was told last.
 type told struct {
-	code string
-	at   time.Time
+	code, text string
+	at         time.Time
+}
+
+// still reports that there is nothing to add to what was told: only numbers have changed,
+// and not long ago.
+func (t *told) still(code, text string, now time.Time) bool {
+	return t.code == code && (t.text == text || now.Before(t.at.Add(tellAgain)))
 }
 
 // queue knows the requests that wait, in the order in which this leader saw them.

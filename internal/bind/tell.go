@@ -19,12 +19,22 @@ import (
 const tellAgain = 30 * time.Second
 
 // tell writes what needs no ledger: why requests are refused, and that devices may go.
-// A conflict is no error: who was changed meanwhile is looked at again.
-func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) error {
+// A conflict is no error: who was changed meanwhile is looked at again. Of orders that
+// wait only a few are told at a time, for others want their units meanwhile; more says
+// that some are not told yet.
+func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) (more bool, err error) {
 	var writes []func(context.Context) error
+	orders := 0
 	for _, r := range p.refused {
+		if !r.demand.set && orders == atOnce {
+			more = more || !r.demand.told.still(string(r.why.Code), r.why.ForTenant(), now)
+			continue
+		}
 		if write := b.refuse(r, p, now); write != nil {
 			writes = append(writes, write)
+			if !r.demand.set {
+				orders++
+			}
 		}
 	}
 	for _, d := range p.leaving {
@@ -37,27 +47,36 @@ func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) error {
 			b.Log.Error(err, "tell")
 		}
 	})
-	return ctx.Err()
+	return more, ctx.Err()
 }
 
 // refuse returns the write that tells a request why it has nothing; nil where that is
 // told already.
 func (b *Binder) refuse(r refusal, p *plan, now time.Time) func(context.Context) error {
+	code, text := string(r.why.Code), r.why.ForTenant()
+	if !r.demand.set && r.demand.told.still(code, text, now) {
+		return nil // of most that wait, each time
+	}
 	var d *v1alpha1.GPUDevice
 	b.Feed.View(func(_ *books.Books, v cluster.View) { d = v.Device(r.demand.uids[0]) })
 	if d == nil {
 		return nil
 	}
-	next := d.DeepCopy()
+	var next *v1alpha1.GPUDevice
 	if r.demand.set {
-		if q := next.Status.BindRequest; q == nil || q.RequestID != r.demand.key {
+		if q := d.Status.BindRequest; q == nil || q.RequestID != r.demand.key {
 			return nil
 		}
-		next.Status.BindRequest.Answer = &v1alpha1.BindAnswer{
-			AnsweredAt: p.decidedAt, Refusal: &v1alpha1.Refusal{Code: string(r.why.Code), Message: r.why.ForTenant()},
+		next = d.DeepCopy()
+		next.Status.BindRequest.Answer = &v1alpha1.BindAnswer{AnsweredAt: p.decidedAt, Refusal: &v1alpha1.Refusal{Code: code, Message: text}}
+	} else {
+		has := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHeld)
+		r.demand.told = told{code, text, now}
+		if d.Status.Placement != nil || has != nil && has.Message == text {
+			return nil
 		}
-	} else if d.Status.Placement != nil || !b.waits(next, r, now) {
-		return nil
+		next = d.DeepCopy()
+		waits(next, reasonOf(r.why), text, now)
 	}
 	next.Status.State = next.Status.Derive()
 	return func(ctx context.Context) error {
@@ -69,24 +88,15 @@ func (b *Binder) refuse(r refusal, p *plan, now time.Time) func(context.Context)
 	}
 }
 
-// waits puts into the status of an order why it waits, and reports that this is worth a
-// write.
-func (b *Binder) waits(d *v1alpha1.GPUDevice, r refusal, now time.Time) bool {
-	code, text := string(r.why.Code), r.why.ForTenant()
-	has := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHeld)
-	same := has != nil && has.Message == text
-	if same || has != nil && r.demand.told.code == code && now.Before(r.demand.told.at.Add(tellAgain)) {
-		return false
-	}
-	r.demand.told = told{code, now}
+// waits puts into the status of an order why it waits.
+func waits(d *v1alpha1.GPUDevice, reason, text string, now time.Time) {
 	if d.Status.Origin == nil {
 		d.Status.Origin = &v1alpha1.Origin{Kind: v1alpha1.OriginOrder}
 	}
-	for _, c := range []metav1.Condition{d.Status.Held(reasonOf(r.why), text), d.Status.Attached()} {
+	for _, c := range []metav1.Condition{d.Status.Held(reason, text), d.Status.Attached()} {
 		c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 		meta.SetStatusCondition(&d.Status.Conditions, c)
 	}
-	return true
 }
 
 // reasonOf is the reason of a pending order's condition.

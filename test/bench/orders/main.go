@@ -15,6 +15,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
@@ -35,6 +38,7 @@ func main() {
 	flag.IntVar(&o.rate, "rate", 20, "orders a second where each one is timed")
 	flag.DurationVar(&o.length, "length", 10*time.Second, "how long they come")
 	flag.Parse()
+	log.SetLogger(logr.Discard())
 	err := cluster.Use(context.Background(), os.Stderr, func(ctx context.Context, c cluster.Running) error {
 		return o.measure(ctx, os.Stdout, c)
 	}, cluster.APIOnly())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -314,6 +315,14 @@ func (s *stage) withBinder(ctx context.Context, do func(context.Context) error) 
 	if err != nil {
 		return fmt.Errorf("the binder does not lead: %w", err)
 	}
-	time.Sleep(time.Second) // it looks at what waits
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		all := &v1alpha1.GPUDeviceList{}
+		err := s.client.List(ctx, all)
+		return err == nil && !slices.ContainsFunc(all.Items, func(d v1alpha1.GPUDevice) bool { return len(d.Status.Conditions) == 0 }), err
+	})
+	if err != nil {
+		return fmt.Errorf("not all that wait are told why: %w", err)
+	}
+	time.Sleep(time.Second) // nothing is on its way
 	return do(ctx)
 }
