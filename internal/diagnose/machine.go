@@ -17,6 +17,9 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		x.passes(&w, v)
 		return w.chain, nil
 	}
+	if v.refers() && !x.begin(&w, v) {
+		return w.chain, nil
+	}
 	early := x.early(v, said) // what makes the rest meaningless
 	supply, beside := (*Finding)(nil), []Finding(nil)
 	if early == nil {
