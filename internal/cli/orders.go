@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
@@ -33,12 +34,22 @@ func (m *material) judges() bool {
 			return false
 		}
 	}
+	if m.unreadSettings() {
+		return false
+	}
 	for _, kind := range []string{"ResourceQuota", "HelmRelease", "HierarchyConfiguration", "VirtualMachineInstance", "Pod"} {
 		if m.unread(kind) {
 			return false
 		}
 	}
 	return true
+}
+
+// unreadSettings reports that it could not be read who is a tenant.
+func (m *material) unreadSettings() bool {
+	return slices.ContainsFunc(m.problems, func(f diagnose.Finding) bool {
+		return f.Code == "GPU0130" && strings.HasPrefix(f.Message, "ConfigMap "+v1alpha1.SettingsName)
+	})
 }
 
 // whole reports that all objects of a kind are among the documents. Of files nobody
