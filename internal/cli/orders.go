@@ -30,7 +30,7 @@ func (m *material) addOrders(e *diagnose.Evidence) {
 // judges reports that what orders are judged by was read, all of it.
 func (m *material) judges() bool {
 	for _, kind := range []string{"GPUClass", "GPUDevice", "Namespace", "Node"} {
-		if !m.whole(kind) || !m.has(kind) {
+		if !m.whole(kind) {
 			return false
 		}
 	}
