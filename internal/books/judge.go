@@ -33,7 +33,7 @@ func (b *Books) Judge(uid string) (j diagnose.Judgement) {
 // class says what is wrong with a device's class. A device that has its units keeps
 // them, whatever becomes of that.
 func (b *Books) class(j *diagnose.Judgement, d *Device, c Class, object string) {
-	if chain, err := b.tree.Chain(d.Namespace); err == nil {
+	if chain, err := b.tree.Chain(d.Namespace); err == nil && c.Entitlement != "" {
 		j.Class.EntitledBy, _ = chain.Entitled(c.Entitlement)
 	}
 	if d.Node == "" {

@@ -44,8 +44,8 @@ func leaderless(text string) string {
 func TestOrders(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	roomy := func(text string) string { return strings.Replace(text, `count: 16}`, `count: 2}`, 1) }
-	roomyFor := func(text string) string { // worker-2 serves all it has, and nobody else is told before
-		return strings.Replace(roomy(text), `allocatable: {nvidia.com/GH100_H200_SXM_141GB: "2"}`, `allocatable: {nvidia.com/GH100_H200_SXM_141GB: "4"}`, 1)
+	roomyFor := func(text string) string { // worker-2 has room for those that are lost, and for two more
+		return strings.Replace(roomy(text), `allocatable: {nvidia.com/GH100_H200_SXM_141GB: "2"}`, `allocatable: {nvidia.com/GH100_H200_SXM_141GB: "8"}`, 1)
 	}
 	tests := map[string]struct {
 		change func(string) string

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 const (
@@ -125,7 +127,7 @@ func (c *custody) leaving() *Finding {
 	return &f
 }
 
-// refusedAt returns the refusal of the books if it belongs to one of the codes.
+// refusedFor returns the refusal of the books if it belongs to one of the codes.
 func (c *custody) refusedFor(codes ...Code) *Finding {
 	if r := c.judged.Refusal; r != nil && slices.Contains(codes, r.Code) {
 		return c.told(r.Finding)
@@ -232,7 +234,7 @@ func (c *custody) why() string {
 	case c.judged.Known:
 		return ": it serves " + itoa(c.judged.Served) + ", and " + itoa(c.judged.Held) + " are held by others"
 	}
-	return ""
+	return ": it serves " + itoa(n.Allocatable[gpu.ResourceName(c.Resource)])
 }
 
 // room is an order that would get its units now: somebody has to place it.

@@ -46,7 +46,7 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		case link.order() > LinkAllocatable.order():
 			f = x.later(link, v, said)
 		}
-		if f == nil && !w.broken && (!x.knows(link) || supply != nil && x.cardless(link, v)) {
+		if f == nil && !w.broken && (!x.knows(link) || v.nameless(link) || supply != nil && x.cardless(link, v)) {
 			w.on(link, Unknown, "")
 			continue
 		}

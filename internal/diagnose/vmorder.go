@@ -5,6 +5,12 @@ import "strings"
 // refers reports a machine that names devices or templates.
 func (v *VM) refers() bool { return len(v.Orders)+len(v.Templates) > 0 || v.BadOrders != "" }
 
+// nameless reports a link of the names that a machine asks for, where it has ordered and
+// asks for none: they come with its instance.
+func (v *VM) nameless(link Link) bool {
+	return v.refers() && len(v.Devices) == 0 && link.order() < LinkInstance.order()
+}
+
 // begin puts what a machine has ordered before its chain. It reports false where nothing
 // else matters, since the order is broken.
 func (x *index) begin(w *walker, v *VM) bool {
