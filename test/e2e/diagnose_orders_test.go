@@ -71,7 +71,7 @@ func TestDiagnoseOrder(t *testing.T) {
 	}{
 		"all that is documented": {
 			rules,
-			[]string{"GPU0611", "acme requests." + h200 + ": limit 2, in use 0, asked for 4", "GPU0710", "no controller is installed"}, []string{"GPU0130"},
+			[]string{"GPU0611", "acme " + h200 + ": limit 2, in use 0, asked for 4", "GPU0710", "no controller is installed"}, []string{"GPU0130"},
 		},
 		"no namespaces": {without(rules, "namespaces"), []string{"GPU0130", "list namespaces in the cluster"}, []string{"GPU0611", "GPU0602"}},
 		"no classes":    {without(rules, "gpuclasses"), []string{"GPU0130", "list gpuclasses.gpuctl.dev in the cluster"}, []string{"GPU0620"}},
@@ -92,7 +92,7 @@ func TestDiagnoseOrder(t *testing.T) {
 			}
 		})
 	}
-	code, stdout, _ := gpuctl(c, "__complete", "diagnose", "device/", "-n", "acme-dev")
+	code, stdout, _ := run("__complete", "diagnose", "--kubeconfig", c.Kubeconfig(), "-n", "acme-dev", "device/")
 	if code != 0 || !strings.Contains(stdout, "device/train") {
 		t.Errorf("completion: exit %d\n%s", code, stdout)
 	}
