@@ -37,12 +37,7 @@ func (m *material) judges() bool {
 	if m.unreadSettings() {
 		return false
 	}
-	for _, kind := range []string{"ResourceQuota", "HelmRelease", "HierarchyConfiguration", "VirtualMachineInstance", "Pod"} {
-		if m.unread(kind) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc([]string{"ResourceQuota", "HelmRelease", "HierarchyConfiguration", "VirtualMachineInstance", "Pod"}, m.unread)
 }
 
 // unreadSettings reports that it could not be read who is a tenant.

@@ -115,7 +115,7 @@ func TestOrdersOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var only []string
-	for _, doc := range strings.Split(string(data), "\n---\n") {
+	for doc := range strings.SplitSeq(string(data), "\n---\n") {
 		if strings.Contains(doc, "kind: GPUDevice") {
 			only = append(only, doc)
 		}

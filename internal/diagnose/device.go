@@ -112,7 +112,7 @@ func (c *custody) leaving() *Finding {
 	if c.Deleted.IsZero() {
 		return nil
 	}
-	why, hint := "", ""
+	var why, hint string
 	switch {
 	case c.Kept && c.VMI != "":
 		why, hint = "VMI "+c.VMI+" has it", "it goes when that ends: virtctl stop "+c.VMI+" -n "+c.Namespace

@@ -1,6 +1,9 @@
 package diagnose
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // refers reports a machine that names devices or templates.
 func (v *VM) refers() bool { return len(v.Orders)+len(v.Templates) > 0 || v.BadOrders != "" }
@@ -56,12 +59,13 @@ func (x *index) orderOf(v *VM) *Finding {
 
 // ordered returns the device of the name, nil when it is not there.
 func (x *index) ordered(namespace, name string) *Device {
-	for i := range x.Devices {
-		if d := &x.Devices[i]; d.Namespace == namespace && d.Name == name {
-			return d
+	if x.orders == nil {
+		x.orders = map[Ref]*Device{}
+		for i := range slices.Backward(x.Devices) {
+			x.orders[Ref{Namespace: x.Devices[i].Namespace, Name: x.Devices[i].Name}] = &x.Devices[i]
 		}
 	}
-	return nil
+	return x.orders[Ref{Namespace: namespace, Name: name}]
 }
 
 // orderText lists the devices with their states, and the templates.

@@ -71,7 +71,8 @@ func TestDiagnoseOrder(t *testing.T) {
 	}{
 		"all that is documented": {
 			rules,
-			[]string{"GPU0611", "acme " + h200 + ": limit 2, in use 0, asked for 4", "GPU0710", "no controller is installed"}, []string{"GPU0130"},
+			[]string{"GPU0611", "acme " + h200 + ": limit 2, in use 0, asked for 4", "GPU0710", "no controller is installed"},
+			[]string{"GPU0130"},
 		},
 		"no namespaces": {without(rules, "namespaces"), []string{"GPU0130", "list namespaces in the cluster"}, []string{"GPU0611", "GPU0602"}},
 		"no classes":    {without(rules, "gpuclasses"), []string{"GPU0130", "list gpuclasses.gpuctl.dev in the cluster"}, []string{"GPU0620"}},
