@@ -34,7 +34,7 @@ func (m *material) judges() bool {
 			return false
 		}
 	}
-	if m.unreadSettings() {
+	if !m.has("Namespace") || m.unreadSettings() { // each cluster has one: nobody looked
 		return false
 	}
 	return !slices.ContainsFunc([]string{"ResourceQuota", "HelmRelease", "HierarchyConfiguration", "VirtualMachineInstance", "Pod"}, m.unread)
