@@ -78,6 +78,13 @@ const SettingsName = "gpuctl-settings"
 // list of strings.
 const SettingResourceNames = "resourceNames"
 
+// SettingTenants and SettingProvider are its keys with the selector of tenants' namespaces
+// and with the provider of their tree, as the controller's configuration has them.
+const (
+	SettingTenants  = "tenants"
+	SettingProvider = "provider"
+)
+
 // EncodeResourceNames returns the value of SettingResourceNames: sorted, each name once.
 func EncodeResourceNames(names []string) string {
 	out, _ := json.Marshal(slices.Compact(slices.Sorted(slices.Values(names)))) // strings: no error

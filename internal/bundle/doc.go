@@ -31,6 +31,7 @@ type About struct {
 	Pods    bool      `json:"pods"`
 	Agents  bool      `json:"agents"`
 	Control bool      `json:"controller"`
+	HNC     bool      `json:"hnc,omitempty"`
 	Release string    `json:"pluginVersion,omitempty"` // of --plugin-version
 	// Problems say what could not be read.
 	Problems []diagnose.Finding `json:"problems,omitempty"`

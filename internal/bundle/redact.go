@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
@@ -34,7 +35,16 @@ var kept = map[string][]string{
 	"Deployment": {"spec.replicas", "status.readyReplicas"}, // of the controller
 	"Lease":      {"spec.renewTime", "spec.leaseDurationSeconds"},
 	"GPUWiring":  {"status.target", "status.lastWrite", "status.reverts.time", "status.reverts.manager", "status.reverts.lost", "status.conditions.*"},
-	"GPUDevice":  {"spec.className", "spec.count", "status.state", "status.placement.*", "status.attachment.vmiName", "status.conditions.*"},
+	"GPUDevice": {
+		"metadata.finalizers", "spec.className", "spec.count", "status.state", "status.origin.kind", "status.origin.vm.name", "status.placement.*",
+		"status.attachment.vmiName", "status.attachment.vmiUID", "status.attachment.since", "status.bindRequest.answer.refusal.*", "status.conditions.*",
+	},
+	"GPUClass":               {"spec.*"},
+	"Namespace":              {},
+	"ResourceQuota":          {"spec.hard.*"},
+	"HierarchyConfiguration": {"status.conditions.type", "status.conditions.status"},
+	"HelmRelease":            {"spec.values.resourceQuotas.*"}, // of Cozystack's tenants
+	"DeviceClass":            {"spec.extendedResourceName"},
 	"Event": {
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "regarding.kind", "regarding.namespace", "regarding.name",
 		"reason", "type", "message", "note", "lastTimestamp", "eventTime", "reportingController", "reportingComponent",
@@ -48,6 +58,12 @@ var kept = map[string][]string{
 var tables = []string{
 	"permittedHostDevices", "pciHostDevices", "mediatedDevices", "usbHostDevices", "nodeMediatedDeviceTypes",
 	"developerConfiguration", "featureGates", "disabledFeatureGates",
+}
+
+// references is where the metadata with a machine's references to devices is.
+var references = map[string]string{
+	"VirtualMachine": "spec.template.metadata", "VirtualMachineInstance": "metadata", "VirtualMachineInstanceReplicaSet": "spec.template.metadata",
+	"VirtualMachinePool": "spec.virtualMachineTemplate.spec.template.metadata",
 }
 
 // metadata is kept of every object.
@@ -90,20 +106,28 @@ func labels(key string) bool {
 
 // redact returns what a bundle carries of an object; ok is false for a kind that it
 // does not carry at all.
-func redact(d *manifest.Document) (out manifest.Object, ok bool) {
+// Labels of namespaces are kept where tenants are selected by them.
+func redact(d *manifest.Document, tenants map[string]bool) (out manifest.Object, ok bool) {
 	fields, ok := kept[d.Kind()]
 	if d.Kind() == "ConfigMap" {
-		return legacy(d)
+		return configMap(d)
 	}
-	if !ok || d.Kind() == "Deployment" && !cluster.IsController(d) {
+	if !ok || d.Kind() == "Deployment" && !cluster.IsController(d) || d.Kind() == "HelmRelease" && !strings.HasPrefix(d.Meta("name"), "tenant-") {
 		return nil, false
 	}
 	out = manifest.Object{"apiVersion": d.APIVersion(), "kind": d.Kind()}
 	for _, field := range slices.Concat(metadata, fields) {
 		copyField(out, d.Object, strings.Split(field, "."))
 	}
-	keepLabels(out, d.Object)
+	if at, ok := references[d.Kind()]; ok {
+		copyField(out, d.Object, append(strings.Split(at, "."), "annotations", v1alpha1.AnnotationDevices))
+	}
+	keepLabels(out, d.Object, func(key string) bool {
+		return labels(key) || d.Kind() == "Namespace" && (tenants[key] || treeLabel(key))
+	})
 	switch d.Kind() {
+	case "Namespace":
+		copyField(out, d.Object, []string{"metadata", "annotations", "hnc.x-k8s.io/subnamespace-of"})
 	case "KubeVirt", "HyperConverged":
 		if spec := onlyTables(d.Object["spec"]); spec != nil {
 			out["spec"] = spec
@@ -125,6 +149,23 @@ func keepHolder(to, from manifest.Object) {
 		pod, _, _ := strings.Cut(identity, "_")
 		spec["holderIdentity"] = cluster.Scrub(pod)
 	}
+}
+
+// treeLabel reports a label that says where a namespace stands in the tree.
+func treeLabel(key string) bool {
+	return key == "kubernetes.io/metadata.name" || strings.Contains(key, "hnc.x-k8s.io/")
+}
+
+// configMap keeps gpuctl's settings, and of KubeVirt's old ConfigMap its keys.
+func configMap(d *manifest.Document) (manifest.Object, bool) {
+	if d.Meta("name") != v1alpha1.SettingsName {
+		return legacy(d)
+	}
+	out := manifest.Object{"apiVersion": "v1", "kind": "ConfigMap"}
+	for _, field := range []string{"metadata.name", "metadata.namespace", "data.tenants", "data.provider", "data.resourceNames"} {
+		copyField(out, d.Object, strings.Split(field, "."))
+	}
+	return out, true
 }
 
 // legacy keeps the keys of KubeVirt's old ConfigMap, whose content nobody reads.
@@ -225,12 +266,12 @@ func cleaned(v any) any {
 	}
 }
 
-func keepLabels(to, from manifest.Object) {
+func keepLabels(to, from manifest.Object, wanted func(key string) bool) {
 	meta, _ := from["metadata"].(map[string]any)
 	all, _ := meta["labels"].(map[string]any)
 	some := map[string]any{}
 	for key, v := range all {
-		if labels(key) {
+		if wanted(key) {
 			some[key] = cleaned(v)
 		}
 	}

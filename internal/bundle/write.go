@@ -94,8 +94,9 @@ func (p *packer) json(name string, v any) {
 // objects writes a List for each kind.
 func (p *packer) objects(docs []manifest.Document) {
 	byKind := map[string][]any{}
+	tenants := cluster.TenantLabels(docs)
 	for i := range docs {
-		if object, ok := redact(&docs[i]); ok {
+		if object, ok := redact(&docs[i], tenants); ok {
 			byKind[docs[i].Kind()] = append(byKind[docs[i].Kind()], object)
 		}
 	}

@@ -29,6 +29,7 @@ func (m *material) unpack(file string) error {
 	}
 	m.problems = append(m.problems, b.About.Problems...)
 	m.at, m.pods, m.agents, m.control, m.plugin = b.About.Read, b.About.Pods, b.About.Agents, b.About.Control, b.About.Release
+	m.hnc = b.About.HNC
 	return nil
 }
 
@@ -36,7 +37,7 @@ func (m *material) unpack(file string) error {
 func (m *material) pack(file, plugin string, findings []diagnose.Finding) error {
 	b := bundle.Bundle{
 		About: bundle.About{
-			Version: currentBuild().Version, Packed: time.Now().UTC(), Read: m.at, Pods: m.pods, Agents: m.agents, Control: m.control,
+			Version: currentBuild().Version, Packed: time.Now().UTC(), Read: m.at, Pods: m.pods, Agents: m.agents, Control: m.control, HNC: m.hnc,
 			Release: plugin, Problems: m.problems,
 		},
 		Docs: m.docs, Logs: m.logs, Findings: findings,

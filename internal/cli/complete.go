@@ -48,7 +48,7 @@ func found(names []string, err error) ([]string, cobra.ShellCompDirective) {
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSubject completes "vm/", "vmi/" and "node/", and what follows them with
+// completeSubject completes "vm/", "vmi/", "node/" and "device/", and what follows them with
 // names of the cluster.
 func completeSubject(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
@@ -56,7 +56,7 @@ func completeSubject(cmd *cobra.Command, args []string, word string) ([]string, 
 	}
 	kind, _, ok := strings.Cut(word, "/")
 	if !ok {
-		return []string{"vm/", "vmi/", "node/"}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		return []string{"vm/", "vmi/", "node/", "device/"}, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	names, err := typed(cmd).names(cmd.Context(), kind)
 	for i := range names {

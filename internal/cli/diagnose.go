@@ -22,14 +22,15 @@ func newDiagnose(s *streams) *cobra.Command {
 	var flags diagnoseFlags
 	var out output
 	cmd := &cobra.Command{
-		Use:   "diagnose [vm/NAME | vmi/NAME | node/NAME]",
-		Short: "Say why a VM has no GPU, or what is wrong on a node or in the cluster",
-		Long: `Say why a VM has no GPU, or what is wrong on a node or in the cluster.
+		Use:   "diagnose [vm/NAME | vmi/NAME | node/NAME | device/NAME]",
+		Short: "Say why a VM has no GPU or an order no units, or what is wrong on a node or in the cluster",
+		Long: `Say why a VM has no GPU or an order no units, or what is wrong on a node or in the cluster.
 
 A GPU's way into a VM is a chain: PCI function, driver, IOMMU group, device plugin,
 allocatable, host device table, feature gate, VM, instance, placement, launcher,
 domain. diagnose follows it to the first broken link and puts that first: what
 comes behind it often only follows from it. A healthy cluster has nothing to say.
+An order has a chain of its own: order, class, budget, placement, use.
 
 Without -f the cluster is read. -f reads files instead: manifests that were never
 applied, the output of kubectl get -o yaml, or a bundle; then, and with --lspci,
@@ -38,6 +39,7 @@ secrets, for somebody else to look at: docs/diagnose.md lists what is in it.`,
 		Example: `  gpuctl diagnose
   gpuctl diagnose vm/trainer -n tenant-acme
   gpuctl diagnose node/worker-7
+  gpuctl diagnose device/train-a -n tenant-acme
   gpuctl diagnose --bundle gpu-trouble.tar.gz
   gpuctl diagnose -f gpu-trouble.tar.gz vm/trainer -n tenant-acme
   kubectl get kubevirt,nodes,vm,vmi,events -A -o yaml > cluster.yaml
@@ -48,6 +50,7 @@ secrets, for somebody else to look at: docs/diagnose.md lists what is in it.`,
 			return runDiagnose(cmd.Context(), s, &flags, &out, args)
 		},
 	}
+	flags.orders = true
 	flags.evidenceFlags.add(cmd)
 	flags.failOn.flag(cmd)
 	cmd.Flags().StringVar(&flags.bundle, "bundle", "", "also pack what was read into `FILE`, without secrets; - is not allowed")
@@ -115,9 +118,10 @@ func (f *diagnoseFlags) subject(args []string) (diagnose.Subject, error) {
 		"vm": "vm", "vms": "vm", "virtualmachine": "vm", "virtualmachines": "vm",
 		"vmi": "vmi", "vmis": "vmi", "virtualmachineinstance": "vmi", "virtualmachineinstances": "vmi",
 		"node": "node", "nodes": "node", "no": "node",
+		"device": "device", "devices": "device", "gpudevice": "device", "gpudevices": "device",
 	}[strings.ToLower(kind)]
 	if !ok || known == "" || name == "" || strings.Contains(name, "/") {
-		return diagnose.Subject{}, usagef("%q: want vm/NAME, vmi/NAME or node/NAME, with -n NAMESPACE for a VM", args[0])
+		return diagnose.Subject{}, usagef("%q: want vm/NAME, vmi/NAME, node/NAME or device/NAME, with -n NAMESPACE for all but a node", args[0])
 	}
 	subject := diagnose.Subject{Kind: known, Name: name}
 	if known != "node" {
@@ -129,7 +133,7 @@ func (f *diagnoseFlags) subject(args []string) (diagnose.Subject, error) {
 // notAmong says that the subject was not found, and where it may be, or that nobody
 // could look for it.
 func notAmong(subject diagnose.Subject, e *diagnose.Evidence) error {
-	unread := map[string]string{"vm": "VirtualMachines", "vmi": "VirtualMachineInstances", "node": "Nodes"}[subject.Kind] + " could not be read: "
+	unread := map[string]string{"vm": "VirtualMachines", "vmi": "VirtualMachineInstances", "node": "Nodes", "device": "GPUDevices"}[subject.Kind] + " could not be read: "
 	for _, f := range e.Findings {
 		if why, ok := strings.CutPrefix(f.Message, unread); ok && f.Code == "GPU0130" && !strings.Contains(why, "outside of the namespace") {
 			return fmt.Errorf("%s %q could not be looked for: %s (%s)", subject.Kind, subject.Name, why, f.Code)
@@ -140,13 +144,23 @@ func notAmong(subject diagnose.Subject, e *diagnose.Evidence) error {
 	}
 	var elsewhere []string
 	for i := range e.VMs {
-		if v := &e.VMs[i]; v.Name == subject.Name && !slices.Contains(elsewhere, v.Namespace) {
+		if v := &e.VMs[i]; subject.Kind != "device" && v.Name == subject.Name && !slices.Contains(elsewhere, v.Namespace) {
 			elsewhere = append(elsewhere, v.Namespace)
+		}
+	}
+	if subject.Kind == "device" {
+		for i := range e.Devices {
+			if v := &e.Devices[i]; v.Name == subject.Name {
+				elsewhere = append(elsewhere, v.Namespace)
+			}
 		}
 	}
 	err := fmt.Errorf("%s %q is not there in namespace %q", subject.Kind, subject.Name, subject.Namespace)
 	if len(elsewhere) > 0 {
 		return fmt.Errorf("%w; one of that name is in namespace %s: give -n", err, strings.Join(elsewhere, ", "))
+	}
+	if subject.Kind == "device" {
+		return fmt.Errorf("%w; gpuctl devices -n %s lists those that are", err, subject.Namespace)
 	}
 	return fmt.Errorf("%w; give its namespace with -n", err)
 }

@@ -26,6 +26,7 @@ type evidenceFlags struct {
 	inventoryFlags
 	scopeFlags
 	files, logs []string
+	orders      bool // what orders are judged by is read, too
 }
 
 func (f *evidenceFlags) add(cmd *cobra.Command) {
@@ -69,6 +70,7 @@ type material struct {
 	agents      bool               // the documents say which agents report
 	control     bool               // and whether a controller runs
 	pods        bool               // the documents hold every pod that uses a GPU
+	hnc         bool               // HNC is installed, whether any of its objects is among them or not
 	plugin      string             // the device plugin's release to assume, as --plugin-version
 }
 
@@ -85,7 +87,11 @@ func (m *material) asOf() time.Time {
 func (f *evidenceFlags) fromCluster(ctx context.Context, s *streams, client *cluster.Client) (m material, err error) {
 	var survey cluster.Survey
 	err = s.meanwhile("reading the cluster", func() (err error) {
-		survey, err = client.Survey(ctx, f.namespaceOr(""))
+		look := client.Survey
+		if f.orders {
+			look = client.SurveyOrders
+		}
+		survey, err = look(ctx, f.namespaceOr(""))
 		return err
 	})
 	if err != nil {
@@ -95,7 +101,7 @@ func (f *evidenceFlags) fromCluster(ctx context.Context, s *streams, client *clu
 	if err != nil {
 		return m, err
 	}
-	return material{inventories: inventories, docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, control: survey.Control, pods: survey.Pods}, nil
+	return material{inventories: inventories, docs: survey.Docs, problems: survey.Problems, at: survey.At, agents: survey.Agents, control: survey.Control, pods: survey.Pods, hnc: survey.HNC}, nil
 }
 
 // fromFiles reads what the flags name.
@@ -154,7 +160,7 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 	}
 	e = diagnose.Evidence{
 		Nodes: in.Nodes, Hosts: in.Hosts, Release: in.Release, VMs: facts.VMs, Pods: facts.Pods, Devices: facts.Devices,
-		Messages: facts.Messages, Logs: m.logs, Legacy: facts.Legacy,
+		Messages: facts.Messages, Logs: m.logs, Legacy: facts.Legacy, At: m.asOf(),
 	}
 	e.Given = givenNodes(m.inventories, in.Nodes)
 	var found []diagnose.Finding
@@ -171,6 +177,7 @@ func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []stri
 	if e.Controller, err = cluster.ControllerOf(m.docs, m.at, m.control); err != nil {
 		return e, notes, err
 	}
+	m.addOrders(&e)
 	e.Hook, e.Controller.Last = lastHook(facts.Events), lastWrite(facts.Events)
 	e.PodsKnown = m.pods || len(facts.Pods) > 0
 	e.Findings = slices.Concat(m.problems, read, more, found)

@@ -64,9 +64,15 @@ func readers() map[string]reader {
 		"gpuctl.dev/GPUNode":             readGPUNode,
 		"gpuctl.dev/GPUWiring":           ignore, // read with who says it
 		"gpuctl.dev/GPUDevice":           readDevice,
+		"gpuctl.dev/GPUClass":            ignore, // what follows is read into books
+		"/Namespace":                     ignore,
+		"/ResourceQuota":                 ignore,
+		"resource.k8s.io/DeviceClass":    ignore,
 		"kubevirt.io/KubeVirt":           target,
 		"hco.kubevirt.io/HyperConverged": target,
 
+		"hnc.x-k8s.io/HierarchyConfiguration":                        ignore,
+		"helm.toolkit.fluxcd.io/HelmRelease":                         ignore,
 		"kubevirt.io/VirtualMachine":                                 machines("spec", "template", "spec"),
 		"kubevirt.io/VirtualMachineInstance":                         machines("spec"),
 		"kubevirt.io/VirtualMachineInstanceReplicaSet":               machines("spec", "template", "spec"),

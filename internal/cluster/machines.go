@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
@@ -51,11 +52,28 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 		v.Mould, v.Halted = true, err == nil && n == 0
 	default:
 		v.Phase = text(d.Object, "status", "phase")
-		v.Status, v.Node = v.Phase, text(d.Object, "status", "nodeName")
+		v.Status, v.Node, v.UID = v.Phase, text(d.Object, "status", "nodeName"), d.Meta("uid")
 		v.Halted = v.Phase == "Succeeded"
 	}
+	readReferences(v, text(d.Object, append(slices.Clone(spec[:len(spec)-1]), "metadata", "annotations", v1alpha1.AnnotationDevices)...))
 	f.machines = append(f.machines, m)
 	readConditions(f, v.Ref, d)
+}
+
+// readReferences reads which devices a machine names.
+func readReferences(v *diagnose.VM, annotation string) {
+	if annotation == "" {
+		return
+	}
+	r, err := v1alpha1.DecodeReferences(annotation)
+	if err != nil {
+		v.BadOrders = Scrub(err.Error())
+		return
+	}
+	v.Orders = r.Devices
+	for _, t := range r.Templates {
+		v.Templates = append(v.Templates, fmt.Sprintf("%d x %s", t.Count, t.Class))
+	}
 }
 
 // halted reports a VirtualMachine that is not meant to run. One that is started by hand
@@ -146,7 +164,7 @@ func joinMachines(f *Facts) {
 			continue
 		}
 		v := &f.VMs[i]
-		v.Phase, v.Node, v.Created = m.vm.Phase, m.vm.Node, m.vm.Created
+		v.Phase, v.Node, v.Created, v.UID = m.vm.Phase, m.vm.Node, m.vm.Created, m.vm.UID
 		v.Devices, v.Claims, v.BadName, v.Keys = m.vm.Devices, m.vm.Claims, m.vm.BadName, m.vm.Keys
 		v.Halted = v.Halted && m.vm.Phase == "" // it is being stopped, and holds its devices
 	}

@@ -28,6 +28,7 @@ type Survey struct {
 	Pods     bool               // all pods of the cluster are among the documents
 	Agents   bool               // so is all that tells which agents report
 	Control  bool               // and what tells whether a controller runs, and which replica leads
+	HNC      bool               // the hierarchical namespace controller is installed, as far as was asked
 }
 
 // surveyed is one kind that a survey lists, in pages.
@@ -118,8 +119,11 @@ func relevantEvent(d *manifest.Document) bool {
 // is a problem that names the missing right; other failures are errors.
 func (c *Client) Survey(ctx context.Context, namespace string) (Survey, error) {
 	c.mapper.Reset()
+	return c.surveyAll(ctx, namespace, surveys())
+}
+
+func (c *Client) surveyAll(ctx context.Context, namespace string, kinds []surveyed) (Survey, error) {
 	s := Survey{At: time.Now(), Pods: true, Agents: true, Control: true}
-	kinds := surveys()
 	if _, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "Node"}); err != nil { // one clear error instead of many
 		return s, c.Explain(fmt.Errorf("ask what the cluster serves: %w", err))
 	}
@@ -230,7 +234,11 @@ func (s *Survey) take(k *surveyed, o *outcome) error {
 
 // missing names the right that is missing, and what cannot be told without it.
 func (k *surveyed) missing(err error, partly bool) diagnose.Finding {
-	resource := strings.ToLower(k.Kind) + "s"
+	kinds := k.Kind + "s"
+	if strings.HasSuffix(k.Kind, "s") {
+		kinds = k.Kind + "es"
+	}
+	resource := strings.ToLower(kinds)
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind != "" {
 		resource = status.Status().Details.Kind
@@ -243,7 +251,7 @@ func (k *surveyed) missing(err error, partly bool) diagnose.Finding {
 		where = "outside of the namespace"
 	}
 	return diagnose.New("GPU0130", "cluster", diagnose.Values{
-		"what": k.Kind + "s", "problem": fmt.Sprintf("you may not list %s %s, so it is not known %s", resource, where, k.loses),
+		"what": kinds, "problem": fmt.Sprintf("you may not list %s %s, so it is not known %s", resource, where, k.loses),
 		"hint": "kubectl auth can-i list " + resource + " -A tells; docs/diagnose.md has a ClusterRole with the rights",
 	})
 }

@@ -24,9 +24,14 @@ type Evidence struct {
 	PodsKnown bool
 	Messages  []Message
 	Devices   []Device // what tenants have ordered
-	Logs      []Log
-	Legacy    []Legacy
-	Hook      *HookView // the last wiring on record
+	// Judge says how an order stands by the books; nil when there are none.
+	Judge func(namespace, name string) Judgement
+	// MachinesKnown says that VMs holds all instances of a device's namespace.
+	MachinesKnown bool
+	At            time.Time // that ages count to
+	Logs          []Log
+	Legacy        []Legacy
+	Hook          *HookView // the last wiring on record
 	// Controller is what is known of the controller.
 	Controller Controller
 	// Findings were made while the evidence was read: about the inventories, the
@@ -112,6 +117,11 @@ type VM struct {
 	Phase   string             // of the instance, "" when there is none
 	Created time.Time          // the instance, or the machine without one
 	Node    string             // of the instance
+	UID     string             // of the instance, "" when it is not known
+
+	Orders    []string // the GPUDevices that it names
+	Templates []string // "4 x h200": the devices that are to be made for it
+	BadOrders string   // why what names them cannot be read
 }
 
 // Running reports an instance that has its devices.

@@ -29,6 +29,7 @@ type index struct {
 	matches  memo[*gpu.Node, []gpu.Match]
 	verdicts memo[string, []Verdict]
 	at       map[string]*gpu.Function // by address; made when first needed
+	orders   map[Ref]*Device          // without their kind; the same
 }
 
 // memo holds what was worked out so far.

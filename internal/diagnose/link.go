@@ -26,6 +26,14 @@ const (
 	LinkDomain      Link = "domain"      // QEMU starts with it
 )
 
+// The links of an order: VMs that name one come to it first.
+const (
+	LinkOrder  Link = "order"  // what was ordered is there
+	LinkClass  Link = "class"  // it is offered, and to this tenant
+	LinkBudget Link = "budget" // each level allows it
+	LinkUse    Link = "use"    // a VM can start with it
+)
+
 // Links returns the chain.
 func Links() []Link {
 	return []Link{

@@ -17,6 +17,9 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		x.passes(&w, v)
 		return w.chain, nil
 	}
+	if v.refers() && !x.begin(&w, v) {
+		return w.chain, nil
+	}
 	early := x.early(v, said) // what makes the rest meaningless
 	supply, beside := (*Finding)(nil), []Finding(nil)
 	if early == nil {
@@ -43,7 +46,7 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		case link.order() > LinkAllocatable.order():
 			f = x.later(link, v, said)
 		}
-		if f == nil && !w.broken && (!x.knows(link) || supply != nil && x.cardless(link, v)) {
+		if f == nil && !w.broken && (!x.knows(link) || v.nameless(link) || supply != nil && x.cardless(link, v)) {
 			w.on(link, Unknown, "")
 			continue
 		}

@@ -21,6 +21,7 @@ func ordered(e *Evidence) Evidence {
 	out.Pods = slices.SortedStableFunc(slices.Values(e.Pods), func(a, b Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
+	out.Devices = slices.SortedStableFunc(slices.Values(e.Devices), func(a, b Device) int { return strings.Compare(a.object(), b.object()) })
 	out.Messages = slices.SortedStableFunc(slices.Values(e.Messages), byNews)
 	return out
 }

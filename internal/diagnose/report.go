@@ -9,7 +9,7 @@ import (
 
 // Subject is what a diagnosis is about; the zero Subject is the whole cluster.
 type Subject struct {
-	Kind      string // "vm", "vmi" or "node"
+	Kind      string // "vm", "vmi", "node" or "device"
 	Namespace string
 	Name      string
 }
@@ -55,6 +55,7 @@ func (d *diagnosis) run(subject Subject) (r Report, ok bool) {
 	for i := range d.vms {
 		d.vm(&d.vms[i], subject)
 	}
+	d.orders(subject)
 	d.wiring(subject)
 	d.logs(subject)
 	for _, f := range d.untold() {
@@ -192,7 +193,7 @@ func (d *diagnosis) vm(v *VM, subject Subject) {
 	if len(v.Claims) > 0 && d.dra() {
 		d.found = append(d.found, d.claims(v))
 	}
-	if !slices.ContainsFunc(v.names(), d.concerns) && (d.heard(v, said) || !mine) {
+	if !v.refers() && !slices.ContainsFunc(v.names(), d.concerns) && (d.heard(v, said) || !mine) {
 		return
 	}
 	if (v.Halted || v.Running()) && !mine {

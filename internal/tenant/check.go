@@ -69,6 +69,29 @@ func (l *Level) step(limit *Limit, u *Use, ask int64) Step {
 	return Step{Level: l.namespace, Key: limit.Key, Limit: limit.Units, Use: u.of(l, limit.Key), Ask: ask, Source: limit.Source}
 }
 
+// Steps returns the arithmetic of every budget that bears on the asks, from the tenant
+// up, whether they are allowed or not. Errors are those of a namespace that cannot be
+// judged. A limit that cannot be read is left out: Check refuses for it.
+func (u *Use) Steps(namespace string, asks ...gpu.Amount) ([]Step, error) {
+	chain, err := u.tree.Chain(namespace)
+	if err != nil {
+		return nil, err
+	}
+	return u.steps(chain, asks), nil
+}
+
+func (u *Use) steps(chain Chain, asks []gpu.Amount) (out []Step) {
+	for l := range chain.Levels() {
+		for i := range l.limits {
+			limit := &l.limits[i]
+			if ask := u.tree.asked(asks, limit.Key); ask != 0 && limit.fault == nil {
+				out = append(out, l.step(limit, u, ask))
+			}
+		}
+	}
+	return out
+}
+
 // Shortage is an ask that a budget does not allow.
 type Shortage struct {
 	Namespace string
@@ -78,7 +101,7 @@ type Shortage struct {
 }
 
 func (u *Use) shortage(chain Chain, first Step, asks []gpu.Amount) *Shortage {
-	s := &Shortage{Namespace: chain.first.namespace, Step: first, left: max(0, first.Limit-first.Use)}
+	s := &Shortage{Namespace: chain.first.namespace, Step: first, Steps: u.steps(chain, asks), left: max(0, first.Limit-first.Use)}
 	for l := range chain.Levels() {
 		for i := range l.limits {
 			limit := &l.limits[i]
@@ -87,9 +110,6 @@ func (u *Use) shortage(chain Chain, first Step, asks []gpu.Amount) *Shortage {
 				continue
 			}
 			step := l.step(limit, u, ask) // of 0 where the limit cannot be read
-			if limit.fault == nil {
-				s.Steps = append(s.Steps, step)
-			}
 			if u.tree.counted(limit.Key) == u.tree.counted(first.Key) {
 				s.left = min(s.left, max(0, step.Limit-step.Use))
 			}

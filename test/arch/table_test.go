@@ -47,7 +47,7 @@ var layers = []layer{
 	{pkg: "internal/manifest", sentence: "objects as YAML text, edited without loss"},
 	{pkg: "internal/discover", sentence: "this host → inventory", ours: "internal/gpu"},
 	{pkg: "internal/cluster", sentence: "clients, caches, API ↔ pure conversion", ours: "api/v1alpha1 internal/manifest internal/patch pure"},
-	{pkg: "internal/bundle", sentence: "evidence packed without secrets", ours: "internal/cluster internal/manifest pure"},
+	{pkg: "internal/bundle", sentence: "evidence packed without secrets", ours: "api/v1alpha1 internal/cluster internal/manifest pure"},
 	{
 		pkg: "internal/patch", sentence: "plan (pure) + apply for KubeVirt and HCO",
 		ours: "api/v1alpha1 internal/manifest internal/gpu internal/diagnose",

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -231,6 +233,36 @@ func (f *fed) sameAs(other *fed) {
 	}
 }
 
+// sameAsOneLook compares the books with those of one look at the cluster. These have UIDs
+// of their own.
+func (f *fed) sameAsOneLook() {
+	f.t.Helper()
+	client, err := cluster.ForConfig(f.Config())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	survey, err := client.SurveyOrders(f.t.Context(), "")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	agents, err := cluster.AgentsOf(survey.Docs, survey.At)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	look := cluster.BooksOf(survey.Docs, append([]diagnose.Agent{}, agents...), survey.HNC)
+	shown := func(b *books.Books) []string {
+		return slices.DeleteFunc(shownBooks(b), func(line string) bool { return strings.Contains(line, "UID:") })
+	}
+	f.Books(func(mine *books.Books) {
+		if diff := cmp.Diff(shown(mine), shown(look)); diff != "" {
+			f.t.Errorf("the books differ (-followed +looked at):\n%s", diff)
+		}
+		if diff := cmp.Diff(mine.Offers(), look.Offers()); diff != "" {
+			f.t.Errorf("offers differ (-followed +looked at):\n%s", diff)
+		}
+	})
+}
+
 // TestFeed has books follow each kind of objects on an API server, through its restart,
 // and compares them with those of a feed that starts when all has happened.
 func TestFeed(t *testing.T) {
@@ -250,6 +282,7 @@ func TestFeed(t *testing.T) {
 	f.followsSilence()
 	f.followsHierarchies()
 	f.sameAs(feed(t, c, cluster.FeedOptions{}))
+	f.sameAsOneLook()
 	f.survivesRestart()
 	f.sameAs(feed(t, c, cluster.FeedOptions{}))
 }
