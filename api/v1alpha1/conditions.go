@@ -63,6 +63,7 @@ const (
 	ReasonFree      = "Free"      // True
 	ReasonTaken     = "Taken"     // False: all units are held or in use
 	ReasonNotServed = "NotServed" // False: no node of the class serves any
+	ReasonClosed    = "Closed"    // False: what nobody holds is on nodes that take nothing new, or pods have it
 )
 
 // Permitted makes the condition that says whether KubeVirt permits the resource.

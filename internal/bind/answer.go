@@ -3,6 +3,7 @@ package bind
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,11 @@ const (
 	refused                // it was not done, and will not be
 )
 
+// tooLarge reports an object that nobody can write: etcd does not take it.
+func tooLarge(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "request is too large")
+}
+
 // answerOf reads the error of a request.
 func answerOf(err error) answer {
 	switch {
@@ -30,6 +36,8 @@ func answerOf(err error) answer {
 		return conflict
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return gone
+	case tooLarge(err):
+		return refused
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return refused
 	}

@@ -49,36 +49,42 @@ func (b *Binder) Changed() {
 const (
 	// unsynced is when it is looked again whether all is seen.
 	unsynced = 50 * time.Millisecond
-	// leadAgain is how long one who was deposed, and still has the Lease, waits.
-	leadAgain = time.Second
+	// leadAgain is how long one who was deposed, and still has the Lease, waits; longer
+	// each time that it comes to nothing, up to leadSeldom.
+	leadAgain  = time.Second
+	leadSeldom = time.Minute
 )
 
 // Start binds until ctx ends. An error that ends a leadership is logged, and the binder
 // begins anew: from what the API server says, and nothing else.
 func (b *Binder) Start(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if err := b.lead(ctx); err != nil && ctx.Err() == nil {
-			b.Log.Error(err, "the binder begins anew")
-			sleep(ctx, leadAgain)
+	for pause := leadAgain; ctx.Err() == nil; pause = min(2*pause, leadSeldom) {
+		led, err := b.lead(ctx)
+		if err != nil && ctx.Err() == nil {
+			if led {
+				pause = leadAgain
+			}
+			b.Log.Error(err, "the binder begins anew", "after", pause.String())
+			sleep(ctx, pause)
 		}
 	}
 	return nil
 }
 
-// lead becomes leader and binds until that ends.
-func (b *Binder) lead(ctx context.Context) error {
+// lead becomes leader and binds until that ends. led says that it was.
+func (b *Binder) lead(ctx context.Context) (led bool, err error) {
 	for !b.Feed.Synced() {
 		if !sleep(ctx, unsynced) {
-			return nil
+			return false, nil
 		}
 	}
 	if err := b.Ledger.Lead(ctx); err != nil {
-		return err
+		return false, err
 	}
 	// Nothing of an earlier leader can come any more: what is listed now is all.
 	all := &v1alpha1.GPUDeviceList{}
 	if err := b.Live.List(ctx, all); err != nil {
-		return fmt.Errorf("list GPUDevices: %w", err)
+		return false, fmt.Errorf("list GPUDevices: %w", err)
 	}
 	for i := range all.Items {
 		b.Feed.Assume(&all.Items[i])
@@ -89,13 +95,13 @@ func (b *Binder) lead(ctx context.Context) error {
 	for {
 		again, err := b.round(ctx)
 		if err != nil {
-			return err
+			return true, err
 		}
 		timer := time.NewTimer(again)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil
+			return true, nil
 		case <-b.changed:
 			timer.Stop()
 		case <-timer.C:
@@ -131,13 +137,16 @@ func (b *Binder) round(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	written := b.learn(plan, entries, outcomes, now)
+	written, missed := b.learn(plan, entries, outcomes, now)
 	// 3. Who got nothing is told why, and who leaves may go.
-	untold, err := b.tell(ctx, plan, now)
+	untold, failed, err := b.tell(ctx, plan, now)
 	if err != nil {
 		return 0, err
 	}
-	if plan.more && !written { // whoever is in the way is so for longer than a moment
+	if missed {
+		return 0, nil // others may have what was meant for who is put off now
+	}
+	if failed || plan.more && !written { // whoever is in the way is so for longer than a moment
 		return stalled, nil
 	}
 	return b.queue.next(now, plan.more || untold), nil
@@ -152,9 +161,10 @@ func (b *Binder) postpone(p *plan, now time.Time) {
 	}
 }
 
-// learn takes over what became of the writes, and reports that some of them were made.
-func (b *Binder) learn(p *plan, entries []Entry, outcomes []Outcome, now time.Time) (written bool) {
-	missed := map[string]bool{}
+// learn takes over what became of the writes, and reports that some of them were made,
+// and that some requests are put off since theirs were not.
+func (b *Binder) learn(p *plan, entries []Entry, outcomes []Outcome, now time.Time) (written, missed bool) {
+	made := map[string]bool{}
 	for i, o := range outcomes {
 		uid := string(entries[i].Device.UID)
 		switch {
@@ -164,18 +174,21 @@ func (b *Binder) learn(p *plan, entries []Entry, outcomes []Outcome, now time.Ti
 			b.Feed.Forget(uid)
 		}
 		if o.Result == Written {
-			written = true
-		} else {
-			missed[uid] = true
+			written, made[uid] = true, true
 		}
 		if o.Err != nil {
 			b.Log.Error(o.Err, "a placement was refused")
 		}
 	}
 	for _, g := range p.granted {
-		if g.demand != nil && slices.ContainsFunc(g.writes, func(w books.Write) bool { return missed[w.UID] }) {
-			b.queue.failed(g.demand, now)
+		switch {
+		case g.demand == nil:
+		case slices.ContainsFunc(g.writes, func(w books.Write) bool { return !made[w.UID] }):
+			b.queue.failed(g.demand, now) // of which nothing was written, too
+			missed = true
+		default:
+			g.demand.tries = 0
 		}
 	}
-	return written
+	return written, missed
 }

@@ -147,6 +147,8 @@ func availability(c *v1alpha1.GPUClass, o books.Offer) metav1.Condition {
 		return v1alpha1.Available(metav1.ConditionFalse, v1alpha1.ReasonNotPermitted, "")
 	case o.Total == 0:
 		return v1alpha1.Available(metav1.ConditionFalse, v1alpha1.ReasonNotServed, "no node of the class serves "+c.Spec.ResourceName)
+	case o.Free == 0 && o.Held+o.Attached < o.Total:
+		return v1alpha1.Available(metav1.ConditionFalse, v1alpha1.ReasonClosed, "what is free is on nodes that take nothing new: they are cordoned or not ready, or pods have it by name")
 	case o.Free == 0:
 		return v1alpha1.Available(metav1.ConditionFalse, v1alpha1.ReasonTaken, "all "+strconv.FormatInt(o.Total, 10)+" units are held or in use")
 	}

@@ -138,8 +138,10 @@ func (q *queue) next(now time.Time, more bool) time.Duration {
 	}
 	next := resync
 	for _, r := range q.waiting {
-		if wait := r.after.Sub(now); wait > 0 {
-			next = min(next, wait)
+		for _, at := range []time.Time{r.after, r.moves} {
+			if wait := at.Sub(now); wait > 0 {
+				next = min(next, wait)
+			}
 		}
 	}
 	return next

@@ -31,6 +31,9 @@ func (l *Ledger) replayOne(ctx context.Context, e v1alpha1.LedgerEntry) error {
 		return err
 	}
 	out, err := l.write(ctx, e, device)
+	if tooLarge(out.Err) {
+		return err // nobody's write can come
+	}
 	return errors.Join(err, out.Err) // after a refusal another leader's write could still come
 }
 
@@ -59,7 +62,7 @@ func (l *Ledger) fenceOne(ctx context.Context, d *v1alpha1.GPUDevice) error {
 		changed := d.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationLedger, string(l.stored.UID))
 		err := l.Client.Update(ctx, changed)
-		if got := answerOf(err); got != conflict && got != gone {
+		if got := answerOf(err); got != conflict && got != gone && !tooLarge(err) {
 			return got, err
 		}
 		return done, nil

@@ -3,6 +3,7 @@ package bind
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,11 +19,14 @@ import (
 // changed.
 const tellAgain = 30 * time.Second
 
+// tellTime is how long that may take: others wait for their units meanwhile.
+const tellTime = time.Second
+
 // tell writes what needs no ledger: why requests are refused, and that devices may go.
 // A conflict is no error: who was changed meanwhile is looked at again. Of orders that
 // wait only a few are told at a time, for others want their units meanwhile; more says
-// that some are not told yet.
-func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) (more bool, err error) {
+// that some are not told yet, failed that a write was lost.
+func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) (more, failed bool, err error) {
 	var writes []func(context.Context) error
 	orders := 0
 	for _, r := range p.refused {
@@ -40,14 +44,16 @@ func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) (more bool, e
 	for _, d := range p.leaving {
 		writes = append(writes, func(ctx context.Context) error { return b.release(ctx, d) })
 	}
+	var lost atomic.Bool
 	each(len(writes), func(i int) {
-		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		ctx, cancel := context.WithTimeout(ctx, tellTime)
 		defer cancel()
 		if err := writes[i](ctx); err != nil && answerOf(err) != conflict && answerOf(err) != gone && ctx.Err() == nil {
 			b.Log.Error(err, "tell")
+			lost.Store(true)
 		}
 	})
-	return more, ctx.Err()
+	return more, lost.Load(), ctx.Err()
 }
 
 // refuse returns the write that tells a request why it has nothing; nil where that is
@@ -83,6 +89,8 @@ func (b *Binder) refuse(r refusal, p *plan, now time.Time) func(context.Context)
 		err := b.Client.Status().Update(ctx, next)
 		if err == nil {
 			b.Feed.Assume(next)
+		} else {
+			r.demand.told = told{} // it is told again
 		}
 		return err
 	}

@@ -53,6 +53,9 @@ func (b *Books) DropDevice(uid string) {
 	d := a.devices[uid]
 	delete(a.devices, uid)
 	delete(b.home, uid)
+	if len(a.devices) == 0 {
+		b.stale.accounts.add(d.Namespace) // it may be empty
+	}
 	b.count(d, -1)
 	b.touch(d)
 	if !b.stale.all && d.Node != "" {

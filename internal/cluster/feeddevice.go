@@ -82,7 +82,12 @@ func (f *Feed) deviceEvents() events {
 	return events{
 		put:  func(_, now metav1.Object) bool { return f.putDevice(known{device: now.(*v1alpha1.GPUDevice)}) },
 		drop: func(o metav1.Object) bool { return f.dropDevice(string(o.GetUID())) },
-		gone: func() bool { return each(f.devices.known, f.books.DropDevice) },
+		gone: func() bool {
+			return each(f.devices.known, func(uid string) {
+				f.devices.lose(uid)
+				f.books.DropDevice(uid)
+			})
+		},
 	}
 }
 
@@ -140,7 +145,8 @@ func (f *Feed) buryUnseen(ctx context.Context) {
 	f.mu.Unlock()
 	for _, d := range unseen {
 		u, err := f.client.dynamic.Resource(v1alpha1.GroupVersion.WithResource("gpudevices")).Namespace(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && u.GetUID() != d.UID {
+		gone := apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // its kind is served
+		if gone || err == nil && u.GetUID() != d.UID {
 			f.Forget(string(d.UID))
 		}
 	}

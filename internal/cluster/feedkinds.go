@@ -91,7 +91,7 @@ func (f *Feed) classEvents() events {
 			f.classes[now.GetName()] = now.(*v1alpha1.GPUClass)
 			c := classOf(now.(*v1alpha1.GPUClass))
 			if before != nil && reflect.DeepEqual(c, classOf(before.(*v1alpha1.GPUClass))) {
-				return false
+				return before.GetGeneration() != now.GetGeneration() // it is said which one was seen
 			}
 			f.books.PutClass(c)
 			return true

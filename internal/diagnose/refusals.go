@@ -46,6 +46,12 @@ func ClassNotCounted(object, class, resource string) *Refusal {
 	return refuse("GPU0625", object, Values{"class": class, "name": resource})
 }
 
+// OrderOverloaded refuses an order that carries what is gpuctl's own, or too much; what
+// says which: "has the label …".
+func OrderOverloaded(object, what string) *Refusal {
+	return refuse("GPU0626", object, Values{"text": what})
+}
+
 // BadReferences refuses a VM whose annotation cannot be read or names too many devices.
 // The error's text is for the tenant.
 func BadReferences(object string, err error) *Refusal {

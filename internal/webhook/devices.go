@@ -7,8 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -61,7 +64,10 @@ func (d *devices) Handle(ctx context.Context, req admission.Request) admission.R
 	if req.Operation != admissionv1.Create {
 		return admission.Allowed("") // an order does not change
 	}
-	order, err := decode(&req.AdmissionRequest)
+	order, device, err := decode(&req.AdmissionRequest)
+	if err == nil {
+		err = carries(order, &device.ObjectMeta)
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -73,19 +79,46 @@ func (d *devices) Handle(ctx context.Context, req admission.Request) admission.R
 	return d.refuse(diagnose.Refused(err, order.String()), order, &req.AdmissionRequest)
 }
 
-// decode returns what is ordered.
-func decode(req *admissionv1.AdmissionRequest) (Order, error) {
-	order := Order{Namespace: req.Namespace, Name: req.Name}
-	if req.Kind.Group != v1alpha1.GroupVersion.Group || req.Kind.Kind != "GPUDevice" {
-		return order, fmt.Errorf("a %s of %s is no order: rule of the webhook configuration", req.Kind.Kind, cmp.Or(req.Kind.Group, "the core group"))
+// maxMetadata is how many bytes of labels and annotations an order may have. The device
+// is written again and again, and held by every replica.
+const maxMetadata = 16 << 10
+
+// carries refuses what is gpuctl's to write on a device, and what is too much.
+func carries(order Order, meta *metav1.ObjectMeta) error {
+	own := func(key string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return domain == v1alpha1.GroupName || strings.HasSuffix(domain, "."+v1alpha1.GroupName)
 	}
-	var device v1alpha1.GPUDevice
+	size := 0
+	for what, keys := range map[string]map[string]string{"label": meta.Labels, "annotation": meta.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if own(key) {
+				return diagnose.OrderOverloaded(order.String(), fmt.Sprintf("has the %s %s, which is gpuctl's own", what, key))
+			}
+			size += len(key) + len(keys[key])
+		}
+	}
+	if len(meta.Finalizers) > 0 {
+		return diagnose.OrderOverloaded(order.String(), "has finalizers, which nobody could take away again: "+strings.Join(meta.Finalizers[:1], ""))
+	}
+	if size > maxMetadata {
+		return diagnose.OrderOverloaded(order.String(), fmt.Sprintf("has %d bytes of labels and annotations, %d are allowed", size, maxMetadata))
+	}
+	return nil
+}
+
+// decode returns what is ordered, and the device as it came.
+func decode(req *admissionv1.AdmissionRequest) (order Order, device v1alpha1.GPUDevice, err error) {
+	order = Order{Namespace: req.Namespace, Name: req.Name}
+	if req.Kind.Group != v1alpha1.GroupVersion.Group || req.Kind.Kind != "GPUDevice" {
+		return order, device, fmt.Errorf("a %s of %s is no order: rule of the webhook configuration", req.Kind.Kind, cmp.Or(req.Kind.Group, "the core group"))
+	}
 	if err := json.Unmarshal(req.Object.Raw, &device); err != nil {
-		return order, fmt.Errorf("decode a GPUDevice: %w", err)
+		return order, device, fmt.Errorf("decode a GPUDevice: %w", err)
 	}
 	order.Name = cmp.Or(device.Name, req.Name, device.GenerateName)
 	order.Class, order.Count = device.Spec.ClassName, device.Spec.Count
-	return order, nil
+	return order, device, nil
 }
 
 // judge asks for the judgement. A panic is no judgement, and must not end the others'.

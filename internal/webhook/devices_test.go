@@ -148,3 +148,37 @@ func TestDevicesDecode(t *testing.T) {
 		})
 	}
 }
+
+// What is gpuctl's own on a device, and what makes it too large, is no order's.
+func TestOrderCarriesNothingElse(t *testing.T) {
+	tests := map[string]struct {
+		metadata string
+		want     string // of GPU0626; "" is allowed
+	}{
+		"labels of its own": {`{"name":"a","labels":{"team":"ml","mygpuctl.dev/x":"y"},"annotations":{"note":"for the night"}}`, ""},
+		"the mark of template devices": {
+			`{"name":"a","labels":{"gpuctl.dev/template-device":"true"}}`, "GPU0626: the order has the label gpuctl.dev/template-device, which is gpuctl's own",
+		},
+		"an id of a start":        {`{"name":"a","annotations":{"gpuctl.dev/request-id":"1"}}`, "GPU0626: the order has the annotation gpuctl.dev/request-id"},
+		"under a domain below it": {`{"name":"a","labels":{"x.gpuctl.dev/y":"z"}}`, "GPU0626: the order has the label x.gpuctl.dev/y"},
+		"a finalizer":             {`{"name":"a","finalizers":["example.com/mine"]}`, "GPU0626: the order has finalizers"},
+		"very much": {
+			`{"name":"a","annotations":{"note":"` + strings.Repeat("x", maxMetadata) + `"}}`, "GPU0626: the order has 16388 bytes of labels and annotations, 16384 are allowed",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			asked := false
+			orders := judges(func(context.Context, Order) error { asked = true; return nil })
+			answer, _ := ask(t, orders, question(func(r *admissionv1.AdmissionRequest) {
+				r.Object.Raw = []byte(`{"metadata":` + tc.metadata + `,"spec":{"className":"h200","count":1}}`)
+			}))
+			if answer.Allowed != (tc.want == "") || asked != answer.Allowed {
+				t.Fatalf("allowed: %v, asked: %v, %+v", answer.Allowed, asked, answer.Result)
+			}
+			if tc.want != "" && (!strings.HasPrefix(answer.Result.Message, tc.want) || answer.Result.Code != http.StatusForbidden) {
+				t.Errorf("got %d %q, want %q", answer.Result.Code, answer.Result.Message, tc.want)
+			}
+		})
+	}
+}
