@@ -49,7 +49,7 @@ func (w *world) replica(holder string) *replica {
 	tenants, err := labels.Parse("kubernetes.io/metadata.name notin (default,kube-system,kube-public,kube-node-lease)")
 	w.must(err)
 	watcher := cluster.NewWatcher(c, held, func() {}, logr.Discard())
-	feed := cluster.NewFeed(c, held, watcher, cluster.FeedOptions{
+	feed := cluster.NewFeed(c, watcher, cluster.FeedOptions{
 		Namespace: w.ns, Tenants: tenants, Log: testr.New(w.T), Changed: func() { r.Changed() },
 	})
 	p := w.party(holder)

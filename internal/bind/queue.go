@@ -49,7 +49,7 @@ func (q *queue) find(d cluster.View) []*demand {
 	var fresh []*demand
 	began := map[string]time.Time{}
 	for _, device := range d.Waiting() {
-		r := requestOf(device, d)
+		r := demandOf(device, d)
 		if r == nil || seen[r.key] != nil {
 			continue
 		}
@@ -85,9 +85,9 @@ func asked(d *v1alpha1.GPUDevice) time.Time {
 	return d.CreationTimestamp.Time
 }
 
-// requestOf returns what a device that waits is waiting for; nil where that is nothing of
+// demandOf returns what a device that waits is waiting for; nil where that is nothing of
 // the binder's: it leaves, its set is not complete, or is refused.
-func requestOf(device *v1alpha1.GPUDevice, d cluster.View) *demand {
+func demandOf(device *v1alpha1.GPUDevice, d cluster.View) *demand {
 	s := &device.Status
 	switch {
 	case s.Attachment == nil:

@@ -87,7 +87,12 @@ func compareGolden(t *testing.T, name, file string, code int, stdout, stderr str
 	if stderr != "" {
 		got += "--- stderr\n" + stderr
 	}
-	got = strings.ReplaceAll(got, file, "SCENE") + "--- exit code " + string(rune('0'+code)) + "\n"
+	compareText(t, name, strings.ReplaceAll(got, file, "SCENE")+"--- exit code "+string(rune('0'+code))+"\n")
+}
+
+// compareText compares a text with its golden file.
+func compareText(t *testing.T, name, got string) {
+	t.Helper()
 	golden := filepath.Join("testdata", "golden", name+".golden")
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

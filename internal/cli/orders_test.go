@@ -89,24 +89,6 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// compareText compares a text with its golden file.
-func compareText(t *testing.T, name, got string) {
-	t.Helper()
-	golden := filepath.Join("testdata", "golden", name+".golden")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), go test -update accepts it:\n%s", golden, diff)
-	}
-}
-
 // TestOrdersOfFiles says of an order what files alone tell: without classes, namespaces
 // and nodes it is what its condition says, and nothing is concluded.
 func TestOrdersOfFiles(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
@@ -53,8 +52,7 @@ type Feed struct {
 }
 
 // NewFeed makes a feed, and has the watcher follow its kinds: both are to be started.
-// The cache is the watcher's, with CacheOptions.
-func NewFeed(c *Client, _ cache.Cache, w *Watcher, o FeedOptions) *Feed {
+func NewFeed(c *Client, w *Watcher, o FeedOptions) *Feed {
 	if o.Tenants == nil {
 		o.Tenants = labels.Nothing()
 	}

@@ -39,7 +39,7 @@ const (
 // newTestFeed is a feed that is told of objects by hand.
 func newTestFeed() *Feed {
 	w := NewWatcher(nil, nil, func() {}, FeedOptions{}.Log)
-	return NewFeed(&Client{}, nil, w, FeedOptions{})
+	return NewFeed(&Client{}, w, FeedOptions{})
 }
 
 func TestDeviceOf(t *testing.T) {

@@ -32,7 +32,7 @@ func (p *process) meetOrders() error {
 	}
 	var binder *bind.Binder
 	var publisher *bind.Publisher
-	p.feed = cluster.NewFeed(p.client, p.m.GetCache(), p.watcher, cluster.FeedOptions{
+	p.feed = cluster.NewFeed(p.client, p.watcher, cluster.FeedOptions{
 		Namespace: o.Namespace, Listed: listed, Tenants: tenants, Cozystack: o.Provider == "cozystack", Log: p.o.Log.WithName("feed"),
 		Changed: func() {
 			binder.Changed()

@@ -67,7 +67,7 @@ func feed(t *testing.T, c *testcluster.Cluster, o cluster.FeedOptions) *fed {
 	var told atomic.Int64
 	o.Namespace, o.Changed = "gpuctl", func() { told.Add(1) }
 	watcher := cluster.NewWatcher(client, held, func() {}, logr.Discard())
-	f := cluster.NewFeed(client, held, watcher, o)
+	f := cluster.NewFeed(client, watcher, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	for _, start := range []func(context.Context) error{held.Start, watcher.Start, f.Start} {

@@ -294,7 +294,7 @@ func (s *stage) withBinder(ctx context.Context, do func(context.Context) error) 
 	}
 	var binder *bind.Binder
 	watcher := cluster.NewWatcher(c, held, func() {}, logr.Discard())
-	feed := cluster.NewFeed(c, held, watcher, cluster.FeedOptions{
+	feed := cluster.NewFeed(c, watcher, cluster.FeedOptions{
 		Namespace: "gpuctl", Tenants: labels.Everything(), Log: logr.Discard(), Changed: func() { binder.Changed() },
 	})
 	s.led++
