@@ -225,6 +225,13 @@ type BindRequest struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Devices int32 `json:"devices"`
+	// Launcher is what the VM's launcher needs of a node beside the GPUs: a
+	// PodSpec as JSON, cut down to what a scheduler looks at. It is on the device
+	// with the lowest UID only. Absent there: any node will do.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16384
+	Launcher string `json:"launcher,omitempty"`
 	// Answer is the binder's: the same node on all devices of the set, or a
 	// refusal on the one with the lowest UID only. Absent: there is none yet.
 	//
