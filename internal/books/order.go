@@ -37,6 +37,56 @@ func (b *Books) Admit(o Order) error {
 	return nil
 }
 
+// Set is what a VM that starts asks for, together on one node.
+type Set struct {
+	Object    string // as a refusal names it
+	Namespace string
+	Devices   []string // UIDs
+	New       []Order  // devices that are to be made
+}
+
+// AdmitSet says whether some node could take a set now, as the binder would see it;
+// nil, or a *diagnose.Refusal.
+func (b *Books) AdmitSet(s Set) error {
+	r := b.Begin()
+	defer r.Close()
+	request := alloc.Request{May: b.mayMove}
+	for _, uid := range s.Devices {
+		d, ok := b.Device(uid)
+		if !ok {
+			continue // the binder says what became of it
+		}
+		resource, err := r.resource(&d, &request, s.Object)
+		if err != nil {
+			return err
+		}
+		request.Set = append(request.Set, alloc.Member{UID: uid, Resource: resource, Units: d.Units})
+	}
+	amounts := make([]gpu.Amount, len(s.New))
+	for i, o := range s.New {
+		c, err := b.orderable(o)
+		if err != nil {
+			return err
+		}
+		amounts[i] = gpu.Amount{Resource: b.names.Base(c.Resource), Class: c.Name, Units: int64(o.Count)}
+		request.Among = both(request.Among, b.offered(c))
+		request.Set = append(request.Set, alloc.Member{Resource: amounts[i].Resource, Units: amounts[i].Units})
+	}
+	request.Budget = func() error {
+		if len(amounts) == 0 {
+			return nil
+		}
+		return b.ordered.Check(s.Namespace, amounts...)
+	}
+	if len(request.Set) == 0 {
+		return nil
+	}
+	if _, err := alloc.Decide(b.snapshot, request); err != nil {
+		return diagnose.Refused(err, s.Object)
+	}
+	return nil
+}
+
 // orderable returns the order's class, or why it cannot be ordered.
 func (b *Books) orderable(o Order) (Class, error) {
 	c, ok := b.classes[o.Class]

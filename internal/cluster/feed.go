@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -48,7 +49,9 @@ type Feed struct {
 	tree    tree
 	table   targets
 	claims  claims
-	said    map[string]string // what was logged of objects that cannot be read
+	running map[types.UID]bool // VMIs that have not ended
+	next    chan struct{}      // closed at the next change; nil: nobody waits for it
+	said    map[string]string  // what was logged of objects that cannot be read
 }
 
 // NewFeed makes a feed, and has the watcher follow its kinds: both are to be started.
@@ -59,7 +62,7 @@ func NewFeed(c *Client, w *Watcher, o FeedOptions) *Feed {
 	f := &Feed{
 		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), changed: make(chan struct{}, 1), books: books.New(),
 		devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), tree: newTree(),
-		table: targets{}, claims: claims{}, said: map[string]string{},
+		table: targets{}, claims: claims{}, running: map[types.UID]bool{}, said: map[string]string{},
 	}
 	f.books.SetNames(o.Listed, nil)
 	w.watch(f, f.interests())
@@ -120,6 +123,9 @@ func (f *Feed) Devices() []*v1alpha1.GPUDevice {
 func (f *Feed) change(do func() bool) {
 	f.mu.Lock()
 	changed := do()
+	if changed {
+		f.announce()
+	}
 	f.mu.Unlock()
 	if changed {
 		signal(f.changed)

@@ -50,6 +50,7 @@ type devices struct {
 	waiting, leaving set
 	asking           map[string]set    // by the id of their bind requests
 	asks             map[string]string // these ids, by UID
+	sets             sets
 }
 
 type known struct {
@@ -59,7 +60,7 @@ type known struct {
 
 func newDevices() devices {
 	return devices{
-		known: map[string]known{}, gone: newGraves(8192), waiting: set{}, leaving: set{}, asking: map[string]set{}, asks: map[string]string{},
+		known: map[string]known{}, gone: newGraves(8192), waiting: set{}, leaving: set{}, asking: map[string]set{}, asks: map[string]string{}, sets: newSets(),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kubevirt "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
@@ -257,6 +258,17 @@ func vmiOf(d *manifest.Document) (v usage.VMI, err error) {
 	return v, nil
 }
 
+// runs notes whether a VMI has ended, and reports that it has just done so.
+func (f *Feed) runs(uid types.UID, phase string) (ended bool) {
+	if phase == string(kubevirt.Succeeded) || phase == string(kubevirt.Failed) {
+		ended = f.running[uid]
+		delete(f.running, uid)
+		return ended
+	}
+	f.running[uid] = true
+	return false
+}
+
 func (f *Feed) vmiEvents() events {
 	listed := map[types.UID]usage.VMI{} // in the books
 	drop := func(uid types.UID) bool {
@@ -272,8 +284,9 @@ func (f *Feed) vmiEvents() events {
 			d := f.document(now)
 			v, err := vmiOf(&d)
 			f.unreadable(d.Ref(), err)
+			changed := f.runs(now.GetUID(), text(d.Object, "status", "phase"))
 			if was, known := listed[now.GetUID()]; len(v.ActivePods) == 0 || known && reflect.DeepEqual(was, v) {
-				return len(v.ActivePods) == 0 && drop(now.GetUID())
+				return len(v.ActivePods) == 0 && drop(now.GetUID()) || changed
 			}
 			listed[now.GetUID()] = v
 			f.books.PutVMI(v)
@@ -282,12 +295,15 @@ func (f *Feed) vmiEvents() events {
 		drop: func(o metav1.Object) bool {
 			d := f.document(o)
 			f.unreadable(d.Ref(), nil)
-			return drop(o.GetUID())
+			delete(f.running, o.GetUID())
+			drop(o.GetUID())
+			return true
 		},
 		gone: func() bool {
 			for uid := range listed {
 				drop(uid)
 			}
+			clear(f.running)
 			return true
 		},
 	}

@@ -56,6 +56,7 @@ func (d *devices) in(s set) []*v1alpha1.GPUDevice {
 func (d *devices) find(device *v1alpha1.GPUDevice) {
 	uid, s := string(device.UID), &device.Status
 	d.lose(uid)
+	d.sets.find(uid, device)
 	q := s.BindRequest
 	if s.Placement == nil || q != nil && q.Answer == nil {
 		d.waiting[uid] = struct{}{}
@@ -74,6 +75,7 @@ func (d *devices) find(device *v1alpha1.GPUDevice) {
 
 // lose forgets what a device is looked for by.
 func (d *devices) lose(uid string) {
+	d.sets.lose(uid)
 	delete(d.waiting, uid)
 	delete(d.leaving, uid)
 	if id, ok := d.asks[uid]; ok {

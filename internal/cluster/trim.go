@@ -91,7 +91,7 @@ func trim(obj manifest.Object) {
 	case "VirtualMachineInstance":
 		alone()
 		keep(obj, "apiVersion", "kind", "metadata", "status")
-		keep(status, "activePods")
+		keep(status, "activePods", "phase")
 	case "DeviceClass":
 		alone()
 		keep(spec, "extendedResourceName")

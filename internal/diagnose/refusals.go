@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -116,6 +117,47 @@ func NotAnswered(object string, wait time.Duration) *Refusal {
 // UnitsLost refuses a start with a device whose units its node serves no more.
 func UnitsLost(object, namespace, device, node, resource string) *Refusal {
 	return refuse("GPU0713", object, Values{"namespace": namespace, "device": device, "node": node, "name": resource})
+}
+
+// NamedBeside refuses a VM with devices that asks for GPUs by their resource name, too.
+func NamedBeside(object, entry, resource string) *Refusal {
+	return refuse("GPU0638", object, Values{"text": entry, "name": resource})
+}
+
+// ClaimsBeside refuses a VM with devices that has claims of dynamic resource allocation.
+func ClaimsBeside(object, claim string) *Refusal {
+	return refuse("GPU0639", object, Values{"text": claim})
+}
+
+// NotItsSet refuses a VMI that is not stored as its start has made it; what says in
+// which way: "it has 3 gpus, and its devices 4 units".
+func NotItsSet(object, what string) *Refusal {
+	return refuse("GPU0644", object, Values{"text": what})
+}
+
+// NoBinding refuses a launcher whose VMI has no devices that are taken for it.
+func NoBinding(object, what string) *Refusal {
+	return refuse("GPU0645", object, Values{"text": what})
+}
+
+// ForeignLauncher refuses a pod that looks like a launcher and is not KubeVirt's.
+func ForeignLauncher(object, user string) *Refusal {
+	return refuse("GPU0646", object, Values{"problem": user})
+}
+
+// MigrationTarget refuses the launcher to which a VMI with GPUs would migrate.
+func MigrationTarget(object, vmi string) *Refusal {
+	return refuse("GPU0647", object, Values{"vmi": vmi})
+}
+
+// Told is a refusal as the binder has answered it: the text is the tenant's.
+func Told(object, code, text string) *Refusal {
+	text = strings.TrimPrefix(text, code+": ")
+	f := Finding{Code: Code(code), Severity: Error, Object: object, Message: text}
+	if e := catalogIndex()[f.Code]; e != nil {
+		f.Severity = e.Severity
+	}
+	return &Refusal{Finding: f, Tenant: text}
 }
 
 func number[N int | int32](n N) string { return strconv.FormatInt(int64(n), 10) }

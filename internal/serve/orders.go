@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/attach"
 	"github.com/gpuctl/gpuctl/internal/bind"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
@@ -32,11 +35,13 @@ func (p *process) meetOrders() error {
 	}
 	var binder *bind.Binder
 	var publisher *bind.Publisher
+	var collector *attach.Collector
 	p.feed = cluster.NewFeed(p.client, p.watcher, cluster.FeedOptions{
 		Namespace: o.Namespace, Listed: listed, Tenants: tenants, Cozystack: o.Provider == "cozystack", Log: p.o.Log.WithName("feed"),
 		Changed: func() {
 			binder.Changed()
 			publisher.Changed()
+			collector.Changed()
 		},
 	})
 	common := bind.BinderOptions{
@@ -45,8 +50,15 @@ func (p *process) meetOrders() error {
 			Client: p.m.GetClient(), Live: p.m.GetAPIReader(), Namespace: o.Namespace, Holder: p.o.Instance, Now: time.Now,
 		}),
 	}
+	starts := attach.Options{
+		Feed: p.feed, Client: common.Client, Live: common.Live, Now: time.Now, Log: p.o.Log.WithName("starts"),
+	}
+	if l := &p.s.LeaderElection; l.Enabled {
+		starts.Lease = types.NamespacedName{Namespace: l.Namespace, Name: v1alpha1.ControllerLease}
+	}
+	p.starter, collector = attach.NewStarter(starts), attach.NewCollector(starts, p.m.Elected())
 	binder, publisher = bind.NewBinder(common), bind.NewPublisher(common, o.Namespace)
-	return errors.Join(p.m.Add(p.feed), p.m.Add(leading(binder.Start)), p.m.Add(leading(publisher.Start)))
+	return errors.Join(p.m.Add(p.feed), p.m.Add(collector), p.m.Add(leading(binder.Start)), p.m.Add(leading(publisher.Start)))
 }
 
 // leading runs while this replica leads.

@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/attach"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/config"
 	"github.com/gpuctl/gpuctl/internal/patch"
@@ -105,7 +106,8 @@ type process struct {
 
 	watcher *cluster.Watcher
 	wired   atomic.Pointer[wiring.Controller]
-	feed    *cluster.Feed // nil without orders
+	feed    *cluster.Feed   // nil without orders
+	starter *attach.Starter // nil without orders
 }
 
 // watch has the objects held that all else follows from.

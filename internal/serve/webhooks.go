@@ -63,8 +63,15 @@ func newAdmission(reach *rest.Config, s *config.Settings, o *Options) (*admissio
 // add makes the manager serve the webhooks, on every replica. It is not ready before
 // somebody could call them.
 func (a *admission) add(p *process) error {
-	m := p.m
-	m.GetWebhookServer().Register(webhook.DevicesPath, webhook.Devices(judge{p.feed}, p.o.Log.WithName("webhook")))
+	m, log := p.m, p.o.Log.WithName("webhook")
+	for path, handler := range map[string]http.Handler{
+		webhook.DevicesPath:   webhook.Devices(judge{p.feed}, log),
+		webhook.StartsPath:    webhook.VMIs(p.starter, log),
+		webhook.ShapesPath:    webhook.Shapes(p.starter, log),
+		webhook.LaunchersPath: webhook.Launchers(p.starter, p.feed.IsKubeVirt, log),
+	} {
+		m.GetWebhookServer().Register(path, handler)
+	}
 	certified := func() error { return nil }
 	if a.keeper != nil {
 		certified = a.keeper.Ready

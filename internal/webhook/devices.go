@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -26,10 +24,6 @@ import (
 
 // DevicesPath is where the webhook for orders is served.
 const DevicesPath = "/validate-gpuctl-dev-v1alpha1-gpudevice"
-
-// patience is how long a judgement may take: less than the webhook's timeout, so that
-// it is this process that says why there is no answer.
-const patience = 4 * time.Second
 
 // Order is what is ordered: units of a class, under a name of a namespace.
 type Order struct {
@@ -65,18 +59,18 @@ func (d *devices) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("") // an order does not change
 	}
 	order, device, err := decode(&req.AdmissionRequest)
+	log := d.log.WithValues("device", klog.KRef(order.Namespace, order.Name), "class", order.Class, "count", order.Count)
+	q := inquiry{log, order.String(), &req.AdmissionRequest}
 	if err == nil {
 		err = carries(order, &device.ObjectMeta)
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		err = d.judge(ctx, order)
+		err = q.judged(ctx, func(ctx context.Context) error { return d.orders.Admit(ctx, order) })
 	}
-	if err == nil {
-		return admission.Allowed("")
+	if err != nil {
+		return q.refuse(err)
 	}
-	return d.refuse(diagnose.Refused(err, order.String()), order, &req.AdmissionRequest)
+	return admission.Allowed("")
 }
 
 // maxMetadata is how many bytes of labels and annotations an order may have. The device
@@ -119,35 +113,4 @@ func decode(req *admissionv1.AdmissionRequest) (order Order, device v1alpha1.GPU
 	order.Name = cmp.Or(device.Name, req.Name, device.GenerateName)
 	order.Class, order.Count = device.Spec.ClassName, device.Spec.Count
 	return order, device, nil
-}
-
-// judge asks for the judgement. A panic is no judgement, and must not end the others'.
-func (d *devices) judge(ctx context.Context, order Order) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-			d.log.Error(err, "judge an order", "stack", string(debug.Stack()))
-		}
-	}()
-	return d.orders.Admit(ctx, order)
-}
-
-// refuse tells the operator all, and the tenant what is for the tenant.
-func (d *devices) refuse(r *diagnose.Refusal, order Order, req *admissionv1.AdmissionRequest) admission.Response {
-	log := d.log.WithValues("device", klog.KRef(order.Namespace, order.Name), "class", order.Class, "count", order.Count,
-		"user", req.UserInfo.Username, "dryRun", req.DryRun != nil && *req.DryRun)
-	status := metav1.Status{Status: metav1.StatusFailure, Message: r.ForTenant(), Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
-	if unjudged(r.Code) {
-		log.Error(r, "an order could not be judged", "hint", r.Hint)
-		status.Code, status.Reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
-	} else {
-		log.Info("an order is refused", "code", r.Code, "reason", r.Message, "hint", r.Hint)
-	}
-	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
-}
-
-// unjudged reports the codes that say nothing against an order, but that what it would
-// be judged by is not there yet: the same order may be allowed a moment later.
-func unjudged(c diagnose.Code) bool {
-	return c == "GPU0601" || c == "GPU0603" || c == "GPU0625"
 }

@@ -1,0 +1,167 @@
+package attach
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
+)
+
+// Collector gives back what VMIs no longer use: those that have ended, and starts that
+// came to nothing. It is a runnable of a manager, in every replica.
+type Collector struct {
+	Options
+	leads   <-chan struct{} // closed when this replica leads
+	changed chan struct{}
+	since   map[string]time.Time // when starts and devices were first seen as they are, by id or UID
+}
+
+// NewCollector makes a collector. leads is closed when this replica leads.
+func NewCollector(o Options, leads <-chan struct{}) *Collector {
+	return &Collector{Options: o, leads: leads, changed: make(chan struct{}, 1), since: map[string]time.Time{}}
+}
+
+const (
+	// abandoned is after how long a start that no VMI has come of is given back: more
+	// than a create may take, and than what it sent to etcd may. Who does not lead waits
+	// longer, so that mostly one replica does it.
+	abandoned = 45 * time.Second
+	behind    = 5 * time.Second
+	// lookAgain is how often all is looked at.
+	lookAgain = 5 * time.Second
+	// lookSoonest is how soon it is looked again when something has changed.
+	lookSoonest = 100 * time.Millisecond
+	// keepMade is for how long a VM keeps the devices that were made for it while it has
+	// no VMI: longer than the back-off of one that crashes again and again.
+	keepMade = 10 * time.Minute
+)
+
+// NeedLeaderElection tells the manager that every replica collects: a new leader's
+// clock would begin anew.
+func (c *Collector) NeedLeaderElection() bool { return false }
+
+// Changed says that the facts have changed. It does not block.
+func (c *Collector) Changed() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Start collects until ctx ends.
+func (c *Collector) Start(ctx context.Context) error {
+	for {
+		if c.Feed.Synced() {
+			c.pass(ctx)
+		}
+		if !sleep(ctx, lookSoonest) {
+			return nil
+		}
+		timer := time.NewTimer(lookAgain - lookSoonest)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-c.changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// pass looks at all devices once. An error of one keeps nothing else from being looked at.
+func (c *Collector) pass(ctx context.Context) {
+	now := c.Now()
+	wait := abandoned
+	select {
+	case <-c.leads:
+	default:
+		wait += behind
+	}
+	seen := map[string]bool{}
+	old := func(key string) bool {
+		seen[key] = true
+		if c.since[key].IsZero() {
+			c.since[key] = now
+		}
+		return now.Sub(c.since[key]) >= wait
+	}
+	var ended, dangling, unborn, spare []*v1alpha1.GPUDevice
+	c.Feed.View(func(_ *books.Books, v cluster.View) {
+		for _, d := range v.Taken() {
+			switch a := d.Status.Attachment; {
+			case a.VMIUID == "" && old(a.RequestID):
+				dangling = append(dangling, d)
+			case a.VMIUID != "" && !v.Runs(a.VMIUID):
+				ended = append(ended, d)
+			}
+		}
+		for _, d := range v.Made() {
+			switch {
+			case d.DeletionTimestamp != nil || d.Status.Attachment != nil:
+			case d.Status.Origin == nil && old(string(d.UID)):
+				unborn = append(unborn, d)
+			case d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate:
+				spare = append(spare, d)
+			}
+		}
+	})
+	maps.DeleteFunc(c.since, func(key string, _ time.Time) bool { return !seen[key] })
+	c.do(ctx, ended, c.end)
+	c.do(ctx, dangling, c.settleStart)
+	c.do(ctx, unborn, c.remove)
+	c.do(ctx, spare, c.tidy)
+}
+
+// collectTime is how long one device may take.
+const collectTime = 10 * time.Second
+
+func (c *Collector) do(ctx context.Context, all []*v1alpha1.GPUDevice, one func(context.Context, *v1alpha1.GPUDevice) error) {
+	each(len(all), func(i int) {
+		ctx, cancel := context.WithTimeout(ctx, collectTime)
+		defer cancel()
+		if err := one(ctx, all[i]); err != nil && ctx.Err() == nil {
+			c.Log.Error(err, "collect", "device", client.ObjectKeyFromObject(all[i]))
+		}
+	})
+}
+
+// end releases a device whose VMI has ended.
+func (c *Collector) end(ctx context.Context, d *v1alpha1.GPUDevice) error {
+	a := d.Status.Attachment
+	owner, err := instance(ctx, c.Live, d.Namespace, a.VMIName)
+	if err != nil || owner.is(a.VMIUID) {
+		return err
+	}
+	c.Log.Info("a device is released", "device", client.ObjectKeyFromObject(d), "vmi", a.VMIName, "uid", a.VMIUID)
+	return c.detach(ctx, d, func(now *v1alpha1.GPUDevice) bool { return claimedBy(now, a.RequestID, a.VMIUID) })
+}
+
+func claimedBy(d *v1alpha1.GPUDevice, id string, uid types.UID) bool {
+	a := d.Status.Attachment
+	return a != nil && a.RequestID == id && a.VMIUID == uid
+}
+
+// settleStart claims a device for the VMI that its start became, or releases it.
+func (c *Collector) settleStart(ctx context.Context, d *v1alpha1.GPUDevice) error {
+	a := d.Status.Attachment
+	owner, err := instance(ctx, c.Live, d.Namespace, a.VMIName)
+	if err != nil {
+		return err
+	}
+	if owner != nil && !owner.final && owner.GetAnnotations()[v1alpha1.AnnotationRequestID] == a.RequestID {
+		live, err := c.device(ctx, d.Namespace, d.Name)
+		if err != nil || live == nil || live.UID != d.UID || !carries(live, a.RequestID) {
+			return err
+		}
+		return c.claim(ctx, &member{name: d.Name, device: live}, a.RequestID, owner.GetUID(), false)
+	}
+	c.Log.Info("a start came to nothing, its device is released", "device", client.ObjectKeyFromObject(d), "vmi", a.VMIName, "request", a.RequestID)
+	return c.detach(ctx, d, func(now *v1alpha1.GPUDevice) bool { return carries(now, a.RequestID) })
+}

@@ -1,0 +1,154 @@
+package attach
+
+import (
+	"context"
+	cryptorand "crypto/rand"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubevirt "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/cluster"
+)
+
+// Options are what starts, claims and the collector need. All but Lease and
+// Launcher are required.
+type Options struct {
+	Feed   *cluster.Feed
+	Client client.Client        // writes
+	Live   client.Reader        // reads from etcd
+	Lease  types.NamespacedName // of who leads; empty without leader election
+	// Launcher says what a VMI's launcher needs of a node, as a bind request has it. Its
+	// errors are for the tenant.
+	Launcher func(context.Context, *kubevirt.VirtualMachineInstance) (string, error)
+	Now      func() time.Time
+	Log      logr.Logger
+}
+
+// Starter takes the devices of VMIs that are created, and gives them back where that
+// comes to nothing. It is safe for concurrent use.
+type Starter struct {
+	Options
+	leader leader
+}
+
+// NewStarter makes a starter.
+func NewStarter(o Options) *Starter {
+	return &Starter{Options: o, leader: leader{live: o.Live, lease: o.Lease, now: o.Now}}
+}
+
+const (
+	// answerWait is how long the binder may take to answer.
+	answerWait = 3 * time.Second
+	// leaderCheck is how often it is looked meanwhile whether anybody leads.
+	leaderCheck = 500 * time.Millisecond
+	// aftermath is how long a start that is refused may take to give back what it took.
+	aftermath = 30 * time.Second
+)
+
+// Started is what is written into a VMI that may be stored.
+type Started struct {
+	Name      string // its own, or the one that was drawn for it
+	RequestID string // "" in a dry run
+	GPUs      []kubevirt.GPU
+}
+
+// start is one CREATE of one VMI.
+type start struct {
+	*vmi
+	id      string
+	members []*member
+}
+
+// Start takes the whole set of a VMI that is to be stored, and returns what goes into
+// it. The error is what [diagnose.Refused] understands; then nothing is taken any more,
+// or nothing will be in a minute. A dry run writes nothing.
+func (s *Starter) Start(ctx context.Context, object *kubevirt.VirtualMachineInstance, dry bool) (*Started, error) {
+	v, err := read(object)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Feed.Synced() {
+		return nil, errNotYet
+	}
+	if again, err := s.again(ctx, v); again != nil || err != nil {
+		return again, err
+	}
+	st := &start{vmi: v}
+	if err := s.check(ctx, st); err != nil {
+		return nil, err
+	}
+	if dry {
+		return st.started(), nil
+	}
+	launcher := ""
+	if s.Launcher != nil {
+		if launcher, err = s.Launcher(ctx, object); err != nil {
+			return nil, err
+		}
+	}
+	st.id = newID()
+	if err := s.take(ctx, st, launcher); err != nil {
+		s.giveBack(ctx, st)
+		return nil, err
+	}
+	return st.started(), nil
+}
+
+// started returns what goes into the VMI: a gpus entry for each unit.
+func (st *start) started() *Started {
+	return &Started{Name: st.name, RequestID: st.id, GPUs: entries(st.members)}
+}
+
+// entries are the gpus of a set.
+func entries(members []*member) (out []kubevirt.GPU) {
+	for _, m := range members {
+		for unit := range int(m.units) {
+			out = append(out, kubevirt.GPU{Name: v1alpha1.GPUName(m.name, unit), DeviceName: m.resource})
+		}
+	}
+	return out
+}
+
+// newID draws a start's id.
+func newID() string {
+	var random [16]byte
+	_, _ = cryptorand.Read(random[:]) // it does not fail
+	return hex.EncodeToString(random[:])
+}
+
+// validID reports what newID could have drawn.
+func validID(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == 16 && id == strings.ToLower(id)
+}
+
+// generated returns a name that begins with a prefix, as the API server cuts it.
+func generated(prefix string, longest int) string {
+	return prefix[:min(len(prefix), longest-5)] + rand.String(5)
+}
+
+// deviceName returns the name of a device that is made for a VMI.
+func deviceName(vmi string) string {
+	base := strings.ReplaceAll(vmi, ".", "-")
+	base = strings.Trim(base[:min(len(base), v1alpha1.MaxDeviceName-6)], "-")
+	if len(validation.IsDNS1123Label(base)) > 0 {
+		base = "vm"
+	}
+	return base + "-" + rand.String(5)
+}
+
+// byUID sorts members as they are written.
+func byUID(members []*member) []*member {
+	out := slices.Clone(members)
+	slices.SortFunc(out, func(a, b *member) int { return strings.Compare(string(a.device.UID), string(b.device.UID)) })
+	return out
+}

@@ -1,0 +1,69 @@
+package attach
+
+import (
+	"context"
+	"fmt"
+
+	kubevirt "kubevirt.io/api/core/v1"
+
+	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+)
+
+// whole says why a set that a start has taken is not on one node, as the binder answered.
+func (st *start) whole() error {
+	node := ""
+	for _, m := range st.members {
+		got, refused := answered(m.device, st.id)
+		switch {
+		case refused != nil:
+			return diagnose.Told(st.String(), refused.Code, refused.Message)
+		case got == "" || node != "" && got != node:
+			return diagnose.NotAnswered(st.String(), answerWait)
+		}
+		node, m.resource = got, m.device.Status.Placement.ResourceName
+	}
+	return nil
+}
+
+// Validate says what is wrong with a VMI as it is to be stored, after all others have
+// changed it: it has to have exactly the set that its start has taken, and that set has
+// to be still taken for it. In a dry run nothing is taken, and only the shape counts.
+func (s *Starter) Validate(ctx context.Context, object *kubevirt.VirtualMachineInstance, dry bool) error {
+	v, err := read(object)
+	if err != nil {
+		return err
+	}
+	if !s.Feed.Synced() {
+		return errNotYet
+	}
+	if dry {
+		s.Feed.Books(func(b *books.Books) { err = v.shape(b.Names(), object.Spec.Domain.Devices.GPUs) })
+		return err
+	}
+	members, err := s.taken(ctx, v)
+	if err != nil {
+		return err
+	}
+	if members == nil || v.requestID == "" {
+		return diagnose.NotItsSet(v.String(), "it has not the devices that it references")
+	}
+	for _, m := range members {
+		if !v.started(m.device) {
+			return diagnose.NotItsSet(v.String(), "GPUDevice "+m.name+" is not taken for it")
+		}
+	}
+	st := &start{vmi: v, id: v.requestID, members: members}
+	if err := st.whole(); err != nil {
+		return err
+	}
+	want := entries(members)
+	s.Feed.Books(func(b *books.Books) { err = v.shape(b.Names(), want) })
+	if err == nil && len(object.Spec.Domain.Devices.GPUs) != len(want) {
+		err = diagnose.NotItsSet(v.String(), fmt.Sprintf("it has %d gpus, and its devices %d units", len(object.Spec.Domain.Devices.GPUs), len(want)))
+	}
+	return err
+}
+
+// exists refuses a name that a VMI has.
+func (s *Starter) exists(v *vmi) error { return diagnose.VMIExists(v.String(), v.namespace, v.name) }
