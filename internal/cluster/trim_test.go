@@ -40,7 +40,7 @@ func TestCacheHoldsLittle(t *testing.T) {
 		},
 		"an instance": {
 			in:   `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: v, namespace: a, uid: u, labels: {a: b}}, spec: {domain: {}}, status: {phase: Running, activePods: {p: n}}}`,
-			want: `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: v, namespace: a, uid: u}, status: {activePods: {p: n}}}`,
+			want: `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: v, namespace: a, uid: u}, status: {phase: Running, activePods: {p: n}}}`,
 		},
 		"a DeviceClass": {
 			in:   `{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: g, uid: u, labels: {a: b}}, spec: {extendedResourceName: nvidia.com/X, selectors: [{}]}}`,

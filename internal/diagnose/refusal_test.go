@@ -147,6 +147,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestTold: what the binder has answered is told as it was, with the severity of its code.
+func TestTold(t *testing.T) {
+	for text, want := range map[string]told{
+		"GPU0705: the units are not free": {"o", "GPU0705: the units are not free", "", "GPU0705: the units are not free"},
+		"not free":                        {"o", "GPU0705: not free", "", "GPU0705: not free"},
+	} {
+		r := Told("o", "GPU0705", text)
+		if diff := cmp.Diff(want, toldBy(r, want)); diff != "" || r.Severity != Warning {
+			t.Errorf("%s, %s (-want +got):\n%s", text, r.Severity, diff)
+		}
+	}
+	if r := Told("o", "GPU9999", "x"); r.Severity != Error {
+		t.Errorf("a code that is not known is %s", r.Severity)
+	}
+}
+
 // constructed are the refusals that have no error of another package, by their code.
 func constructed() map[Code]*Refusal {
 	const object = "VirtualMachineInstance acme-dev/trainer"
@@ -168,6 +184,12 @@ func constructed() map[Code]*Refusal {
 		DeviceStarting(object, "acme-dev", "train", "other"),
 		DeviceOfTemplate(object, "acme-dev", "train", "other"),
 		VMIExists(object, "acme-dev", "trainer"),
+		NamedBeside(object, "gpu1", string(h200)),
+		ClaimsBeside(object, "claim"),
+		NotItsSet(object, "it has 3 gpus, and its devices 4 units"),
+		NoBinding(object, "GPUDevice train is not taken for the VMI"),
+		ForeignLauncher(object, "alice"),
+		MigrationTarget(object, "trainer"),
 		NoLeader(object, "the Lease of gpuctl-5d9 ran out 4711 s ago"),
 		QueueTooLong(object, 4711, 600),
 		NotAnswered(object, 3*time.Second),
@@ -196,6 +218,12 @@ func TestRefusals(t *testing.T) {
 		"GPU0635": {"GPUDevice train is taken for VMI other, which is starting"},
 		"GPU0636": {"GPUDevice train was made from a template of VM other: no other VM can use it"},
 		"GPU0637": {"there is a VMI trainer in namespace acme-dev already"},
+		"GPU0638": {"gpu1 asks for nvidia.com/GH100_H200_SXM_141GB by its name, beside the devices that the VM references"},
+		"GPU0639": {"claim is a resource claim, beside the devices that the VM references"},
+		"GPU0644": {"the VM would not be stored with the devices that it has been given: it has 3 gpus, and its devices 4 units"},
+		"GPU0645": {"the launcher cannot run yet: GPUDevice train is not taken for the VMI"},
+		"GPU0646": {"alice makes a pod that looks like a VM's launcher, and is not KubeVirt", "only KubeVirt makes launchers of VMs: take the labels kubevirt.io and gpuctl.dev/device-reference off the pod"},
+		"GPU0647": {"VMI trainer has GPUs: it cannot move to another node while it runs"},
 		"GPU0710": {"no replica of the controller leads, so no VM with devices can start: the Lease of gpuctl-5d9 ran out 4711 s ago", "GPUs cannot be placed at the moment; try again in a minute"},
 		"GPU0711": {"4711 devices wait for the binder's answer, and it gives 600 in the time that a start waits", "too many VMs start at once; try again in a moment"},
 		"GPU0712": {"the binder did not answer within 3s; what the start had taken is given back", "no place for the VM was found in time; try again in a moment"},

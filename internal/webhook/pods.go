@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	kubevirt "kubevirt.io/api/core/v1"
@@ -88,28 +88,28 @@ func pin(raw []byte, node string) ([]byte, error) {
 	if err := utiljson.Unmarshal(raw, &o); err != nil {
 		return nil, err
 	}
-	path := []string{"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"}
-	terms, _, err := unstructured.NestedSlice(o, path...)
-	if err != nil {
-		return nil, fmt.Errorf("read the pod's node affinity: %w", err)
+	at := o
+	for _, key := range []string{"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"} {
+		if at[key] == nil {
+			at[key] = map[string]any{}
+		}
+		next, ok := at[key].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("read the pod's node affinity: %s is a %T", key, at[key])
+		}
+		at = next
 	}
+	terms, _ := at["nodeSelectorTerms"].([]any)
 	if len(terms) == 0 {
-		terms = []any{map[string]any{"matchFields": []any{}}}
-		if err := bind(terms[0], node); err != nil {
-			return nil, err
-		}
-	} else {
-		for _, t := range terms {
-			if m, ok := t.(map[string]any); ok && says(m, "matchExpressions")+says(m, "matchFields") > 0 {
-				if err := bind(t, node); err != nil {
-					return nil, err
-				}
-			}
+		terms = []any{map[string]any{}}
+		bind(terms[0].(map[string]any), node)
+	}
+	for _, t := range terms {
+		if term, ok := t.(map[string]any); ok && says(term, "matchExpressions")+says(term, "matchFields") > 0 {
+			bind(term, node)
 		}
 	}
-	if err := unstructured.SetNestedSlice(o, terms, path...); err != nil {
-		return nil, fmt.Errorf("write the pod's node affinity: %w", err)
-	}
+	at["nodeSelectorTerms"] = terms
 	return json.Marshal(o)
 }
 
@@ -119,16 +119,10 @@ func says(term map[string]any, key string) int {
 }
 
 // bind adds the node's name to a term, once.
-func bind(term any, node string) error {
-	m, ok := term.(map[string]any)
-	if !ok {
-		return fmt.Errorf("a node selector term is a %T", term)
-	}
+func bind(term map[string]any, node string) {
 	want := map[string]any{"key": metav1.ObjectNameField, "operator": string(corev1.NodeSelectorOpIn), "values": []any{node}}
-	fields, _ := m["matchFields"].([]any)
-	same := func(f any) bool { return fmt.Sprint(f) == fmt.Sprint(want) }
-	if !slices.ContainsFunc(fields, same) {
-		m["matchFields"] = append(fields, want)
+	fields, _ := term["matchFields"].([]any)
+	if !slices.ContainsFunc(fields, func(f any) bool { return reflect.DeepEqual(f, want) }) {
+		term["matchFields"] = append(fields, want)
 	}
-	return nil
 }
