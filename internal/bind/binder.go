@@ -31,6 +31,7 @@ type Binder struct {
 	BinderOptions
 	changed chan struct{}
 	queue   queue
+	nudger  nudger
 }
 
 // NewBinder makes a binder.
@@ -90,7 +91,7 @@ func (b *Binder) lead(ctx context.Context) (led bool, err error) {
 		b.Feed.Assume(&all.Items[i])
 	}
 	b.hold(ctx, all.Items)
-	b.queue = newQueue()
+	b.queue, b.nudger = newQueue(), nudger{}
 	b.Log.Info("the binder leads", "term", b.Ledger.Term(), "devices", len(all.Items))
 	for {
 		again, err := b.round(ctx)
@@ -149,7 +150,7 @@ func (b *Binder) round(ctx context.Context) (again time.Duration, err error) {
 	if failed || plan.more && !written { // whoever is in the way is so for longer than a moment
 		return stalled, nil
 	}
-	return b.queue.next(now, plan.more || untold), nil
+	return b.nudger.next(now, b.queue.next(now, plan.more || untold)), nil
 }
 
 // postpone puts all of a plan off.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
@@ -22,6 +23,7 @@ type plan struct {
 	leaving   []*v1alpha1.GPUDevice          // whose finalizer may go
 	devices   map[string]*v1alpha1.GPUDevice // as they were decided on, by UID
 	more      bool                           // something is left to do at once
+	nudges    []cluster.WaitingVM
 }
 
 // granted are writes for a request; nil for those that no request asks for.
@@ -47,6 +49,7 @@ func (b *Binder) decide(now time.Time) *plan {
 		defer round.Close()
 		// 1. Nodes that serve more or less than they did.
 		p.grant(granted{writes: round.Settle()}, d)
+		b.nudger.keep(round, now)
 		// 2. Who asked first.
 		hopeless := map[ask]*diagnose.Refusal{}
 		for _, r := range b.queue.find(d) {
@@ -59,7 +62,9 @@ func (b *Binder) decide(now time.Time) *plan {
 			}
 		}
 		p.more = p.more || p.size() > v1alpha1.MaxBatch
-		// 3. Who wants to go.
+		// 3. Who waits, and could start now.
+		p.nudges = b.nudger.look(round, d, now)
+		// 4. Who wants to go.
 		for _, device := range d.Leaving() {
 			if device.Status.Attachment == nil && slices.Contains(device.Finalizers, v1alpha1.FinalizerUnits) {
 				p.leaving = append(p.leaving, device)
@@ -85,7 +90,10 @@ func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hop
 	var writes []books.Write
 	var err error
 	if r.set {
-		writes, err = round.Bind(r.uids, nil)
+		again := b.nudger.let(round, vmOf(d.Device(r.uids[0])), now)
+		if writes, err = round.Bind(r.uids, nil); err != nil {
+			again()
+		}
 	} else {
 		device := d.Device(r.key)
 		alike := ask{device.Namespace, device.Spec.ClassName, device.Spec.Count}
@@ -232,4 +240,12 @@ func (b *Binder) prepare(ctx context.Context, p *plan) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// vmOf is the VM for whose start a device is taken; "" for none.
+func vmOf(d *v1alpha1.GPUDevice) types.UID {
+	if d == nil || d.Status.Attachment == nil {
+		return ""
+	}
+	return d.Status.Attachment.VMUID
 }

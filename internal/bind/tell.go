@@ -44,6 +44,9 @@ func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) (more, failed
 	for _, d := range p.leaving {
 		writes = append(writes, func(ctx context.Context) error { return b.release(ctx, d) })
 	}
+	for _, vm := range p.nudges {
+		writes = append(writes, func(ctx context.Context) error { return b.nudge(ctx, vm, now) })
+	}
 	var lost atomic.Bool
 	each(len(writes), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, tellTime)

@@ -50,41 +50,8 @@ type Set struct {
 func (b *Books) AdmitSet(s Set) error {
 	r := b.Begin()
 	defer r.Close()
-	request := alloc.Request{May: b.mayMove}
-	for _, uid := range s.Devices {
-		d, ok := b.Device(uid)
-		if !ok {
-			continue // the binder says what became of it
-		}
-		resource, err := r.resource(&d, &request, s.Object)
-		if err != nil {
-			return err
-		}
-		request.Set = append(request.Set, alloc.Member{UID: uid, Resource: resource, Units: d.Units})
-	}
-	amounts := make([]gpu.Amount, len(s.New))
-	for i, o := range s.New {
-		c, err := b.orderable(o)
-		if err != nil {
-			return err
-		}
-		amounts[i] = gpu.Amount{Resource: b.names.Base(c.Resource), Class: c.Name, Units: int64(o.Count)}
-		request.Among = both(request.Among, b.offered(c))
-		request.Set = append(request.Set, alloc.Member{Resource: amounts[i].Resource, Units: amounts[i].Units})
-	}
-	request.Budget = func() error {
-		if len(amounts) == 0 {
-			return nil
-		}
-		return b.ordered.Check(s.Namespace, amounts...)
-	}
-	if len(request.Set) == 0 {
-		return nil
-	}
-	if _, err := alloc.Decide(b.snapshot, request); err != nil {
-		return diagnose.Refused(err, s.Object)
-	}
-	return nil
+	_, err := r.Try(s)
+	return err
 }
 
 // orderable returns the order's class, or why it cannot be ordered.

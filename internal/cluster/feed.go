@@ -50,6 +50,7 @@ type Feed struct {
 	table   targets
 	claims  claims
 	running map[types.UID]bool // VMIs that have not ended
+	waitingVMs map[types.UID]WaitingVM
 	next    chan struct{}      // closed at the next change; nil: nobody waits for it
 	said    map[string]string  // what was logged of objects that cannot be read
 }
@@ -62,7 +63,7 @@ func NewFeed(c *Client, w *Watcher, o FeedOptions) *Feed {
 	f := &Feed{
 		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), changed: make(chan struct{}, 1), books: books.New(),
 		devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), tree: newTree(),
-		table: targets{}, claims: claims{}, running: map[types.UID]bool{}, said: map[string]string{},
+		table: targets{}, claims: claims{}, running: map[types.UID]bool{}, waitingVMs: map[types.UID]WaitingVM{}, said: map[string]string{},
 	}
 	f.books.SetNames(o.Listed, nil)
 	w.watch(f, f.interests())

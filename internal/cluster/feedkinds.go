@@ -41,6 +41,7 @@ func (f *Feed) interests() []*interest {
 		of("apps", "DaemonSet", "v1", typed(&appsv1.DaemonSet{}), f.pluginEvents()),
 		of("", "Pod", "v1", typed(&corev1.Pod{}), f.podEvents()),
 		of("kubevirt.io", "VirtualMachineInstance", "", asUnstructured, f.vmiEvents()),
+		of("kubevirt.io", "VirtualMachine", "", asUnstructured, f.vmEvents()),
 		of("kubevirt.io", "KubeVirt", "", asUnstructured, f.targetEvents()),
 		of("hco.kubevirt.io", "HyperConverged", "", asUnstructured, f.targetEvents()),
 		of(v1alpha1.GroupName, "GPUClass", own, typed(&v1alpha1.GPUClass{}), f.classEvents()),

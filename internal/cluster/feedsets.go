@@ -11,13 +11,17 @@ type sets struct {
 	taken, made, unanswered set
 	madeFor                 map[types.UID]set // by the VM's UID
 	vm                      map[string]types.UID
+	names                   map[types.NamespacedName]string
+	named                   map[string]types.NamespacedName
 }
 
 func newSets() sets {
-	return sets{taken: set{}, made: set{}, unanswered: set{}, madeFor: map[types.UID]set{}, vm: map[string]types.UID{}}
+	return sets{taken: set{}, made: set{}, unanswered: set{}, madeFor: map[types.UID]set{}, vm: map[string]types.UID{}, names: map[types.NamespacedName]string{}, named: map[string]types.NamespacedName{}}
 }
 
 func (s *sets) find(uid string, d *v1alpha1.GPUDevice) {
+	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+	s.names[name], s.named[uid] = uid, name
 	if d.Status.Attachment != nil {
 		s.taken[uid] = struct{}{}
 	}
@@ -43,6 +47,12 @@ func (s *sets) lose(uid string) {
 	delete(s.taken, uid)
 	delete(s.made, uid)
 	delete(s.unanswered, uid)
+	if name, ok := s.named[uid]; ok {
+		delete(s.named, uid)
+		if s.names[name] == uid { // not another one's by now
+			delete(s.names, name)
+		}
+	}
 	if vm, ok := s.vm[uid]; ok {
 		delete(s.vm, uid)
 		delete(s.madeFor[vm], uid)

@@ -92,6 +92,8 @@ func trim(obj manifest.Object) {
 		alone()
 		keep(obj, "apiVersion", "kind", "metadata", "status")
 		keep(status, "activePods", "phase")
+	case "VirtualMachine":
+		heldVM(obj, meta, spec, status)
 	case "DeviceClass":
 		alone()
 		keep(spec, "extendedResourceName")

@@ -1,0 +1,79 @@
+package books
+
+import (
+	"github.com/gpuctl/gpuctl/internal/alloc"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// Room is what a set would newly take of a node.
+type Room struct {
+	Node  string
+	Units map[gpu.ResourceName]int64
+}
+
+// Try says where a set would be placed; nothing is. Devices that are not known are left
+// out. The error is a *diagnose.Refusal.
+func (r *Round) Try(s Set) (Room, error) {
+	b := r.books
+	request := alloc.Request{May: r.mayMove, Effort: r.Effort}
+	for _, uid := range s.Devices {
+		d, ok := b.Device(uid)
+		if !ok {
+			continue
+		}
+		resource, err := r.resource(&d, &request, s.Object)
+		if err != nil {
+			return Room{}, err
+		}
+		request.Set = append(request.Set, alloc.Member{UID: uid, Resource: resource, Units: d.Units})
+	}
+	amounts := make([]gpu.Amount, len(s.New))
+	for i, o := range s.New {
+		c, err := b.orderable(o)
+		if err != nil {
+			return Room{}, err
+		}
+		amounts[i] = gpu.Amount{Resource: b.names.Base(c.Resource), Class: c.Name, Units: int64(o.Count)}
+		request.Among = both(request.Among, b.offered(c))
+		request.Set = append(request.Set, alloc.Member{Resource: amounts[i].Resource, Units: amounts[i].Units})
+	}
+	request.Budget = func() error {
+		if len(amounts) == 0 {
+			return nil
+		}
+		return b.ordered.Check(s.Namespace, amounts...)
+	}
+	if len(request.Set) == 0 {
+		return Room{}, nil
+	}
+	decision, err := alloc.Decide(r.snapshot, request)
+	if err != nil {
+		return Room{}, diagnose.Refused(err, s.Object)
+	}
+	room := Room{Node: decision.Node, Units: map[gpu.ResourceName]int64{}}
+	for _, m := range request.Set {
+		if d, placed := r.snapshot.Device(m.UID); m.UID == "" || !placed || d.Node != decision.Node {
+			room.Units[m.Resource] += m.Units
+		}
+	}
+	return room, nil
+}
+
+// Keep keeps room from whoever else the round decides on, until it is let go of.
+func (r *Round) Keep(key string, room Room) {
+	for resource, units := range room.Units {
+		r.snapshot = r.snapshot.With(alloc.PutDevice(alloc.Device{
+			UID: keptUID(key, resource), Resource: resource, Units: units, Node: room.Node, State: alloc.Attached,
+		}))
+	}
+}
+
+// Let lets go of what is kept.
+func (r *Round) Let(key string, room Room) {
+	for resource := range room.Units {
+		r.snapshot = r.snapshot.With(alloc.DropDevice(keptUID(key, resource)))
+	}
+}
+
+func keptUID(key string, resource gpu.ResourceName) string { return "kept " + key + " " + string(resource) }
