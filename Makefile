@@ -31,7 +31,7 @@ define GENERATORS
 go run ./hack/gennames
 go run ./hack/gendocs
 $(CONTROLLER_GEN) object paths=./api/... crd output:crd:dir=charts/gpu-operator-hooks/files/crds
-$(HELM_DOCS) --chart-search-root charts --chart-to-generate charts/gpu-operator-hooks --log-level error
+$(HELM_DOCS) --chart-search-root charts --chart-to-generate charts/gpu-operator-hooks,charts/gpu-vm --log-level error
 endef
 
 ##@ Use

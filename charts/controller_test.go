@@ -211,8 +211,9 @@ func TestPartsOfTheController(t *testing.T) {
 	metrics := []string{"Service " + controllerName, "ClusterRole " + clusterName + "-metrics-reader"}
 	const webhookName = "gpu-operator-hooks-webhook"
 	webhooks := []string{
-		"Service " + webhookName, "ValidatingWebhookConfiguration webhooks" + policySuffix,
+		"Service " + webhookName, "MutatingWebhookConfiguration admission" + policySuffix, "ValidatingWebhookConfiguration admission" + policySuffix,
 		"ValidatingAdmissionPolicy controller-orders" + policySuffix, "ValidatingAdmissionPolicyBinding controller-orders" + policySuffix,
+		"ValidatingAdmissionPolicy controller-vms" + policySuffix, "ValidatingAdmissionPolicyBinding controller-vms" + policySuffix,
 	}
 	for name, tc := range map[string]struct {
 		values string
@@ -309,8 +310,8 @@ func TestPoliciesAreBound(t *testing.T) {
 			t.Errorf("the binding of %s is %+v", o.Metadata.Name, b.Spec)
 		}
 	}
-	if policies != 5 {
-		t.Errorf("%d policies, want the agent's, the hook's and the controller's three", policies)
+	if policies != 9 {
+		t.Errorf("%d policies, want the agent's, the hook's, the controller's four and three of references", policies)
 	}
 }
 

@@ -22,10 +22,15 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// load loads the chart.
+// load loads the chart that installs gpuctl.
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
-	c, err := loader.Load(charts.GPUOperatorHooks)
+	return loadChart(t, charts.GPUOperatorHooks)
+}
+
+func loadChart(t *testing.T, name string) *chart.Chart {
+	t.Helper()
+	c, err := loader.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +107,7 @@ controller:
   podAnnotations: {a: b}
 networkPolicy: {metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
 orders: {enabled: true}
+kubevirt: {namespaces: [virt]}
 webhook: {port: 9444}
 tenants: {classReaders: [tenants, "oidc:customers"]}
 image: {repository: registry.example/gpuctl, digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}

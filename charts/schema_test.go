@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gpuctl/gpuctl/charts"
 )
 
 // A value that cannot be meant is refused, and the key named.
@@ -66,6 +69,9 @@ func TestSchemaRefuses(t *testing.T) {
 		"controller's priority class":       {"controller: {priorityClassName: High One}", "controller.priorityClassName"},
 		"empty peer":                        {"networkPolicy: {metricsFrom: [{}]}", "networkPolicy.metricsFrom.0"},
 		"misspelt peer":                     {"networkPolicy: {metricsFrom: [{namespace: monitoring}]}", "namespace"},
+		"KubeVirt nowhere":                  {"kubevirt: {namespaces: []}", "kubevirt.namespaces"},
+		"KubeVirt in no namespace":          {"kubevirt: {namespaces: [Kube_Virt]}", "kubevirt.namespaces.0"},
+		"misspelt KubeVirt":                 {"kubevirt: {namespace: [kubevirt]}", "namespace"},
 		"misspelt orders":                   {"orders: {enable: true}", "enable"},
 		"nulled orders":                     {"orders: null", "orders"},
 		"tenants of nothing":                {"tenants: {selector: 'a=b,'}", "tenants.selector"},
@@ -104,7 +110,7 @@ func TestSchemaAllows(t *testing.T) {
 		everything, "hook: {wait: 4m0s}", "hook: {wait: 240s}", "hook: {wait: 3m59s}", "hook: {wait: 90s, firstNode: 5s}", "image: {digest: ''}", "global: {any: thing}", "enabled: true",
 		"agent: {interval: 0.5s, hold: 0s}", "controller: {resync: 1m0s, leaderElection: {leaseDuration: 1h10m20s, renewDeadline: 1.5s}}", "agent: {interval: 1m0s}", "agent: {updateStrategy: {type: OnDelete}}", "agent: {updateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 100%}}}",
 		"hook: {resources: {limits: {cpu: 1, memory: 1.5Gi}, requests: {cpu: 0.5, memory: 1e6}}}", "image: {repository: 'registry.example:5000/a/b'}",
-		"controller: {enabled: false}", "controller: {replicas: 1, priorityClassName: ''}", "controller: {staleAfter: 168h, resync: 1m30s}", "controller: {metrics: {enabled: false}}",
+		"kubevirt: {namespaces: [virt]}", "controller: {enabled: false}", "controller: {replicas: 1, priorityClassName: ''}", "controller: {staleAfter: 168h, resync: 1m30s}", "controller: {metrics: {enabled: false}}",
 		"controller: {podDisruptionBudget: {maxUnavailable: 100%}}", "controller: {topologySpreadConstraints: []}",
 		"controller: {topologySpreadConstraints: [{maxSkew: 1, minDomains: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, nodeAffinityPolicy: Ignore, labelSelector: {}}]}",
 		"networkPolicy: {metricsFrom: [{podSelector: {}, namespaceSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8}}]}",
@@ -119,12 +125,15 @@ func TestSchemaAllows(t *testing.T) {
 // helm lint --strict.
 func TestLint(t *testing.T) {
 	tests := map[string]struct {
-		values string
-		want   bool // complaints
+		chart, values string
+		want          bool // complaints
 	}{
-		"defaults":   {"{}", false},
-		"everything": {everything, false},
-		"nonsense":   {"gpu: {variant: mig}", true},
+		"defaults":      {charts.GPUOperatorHooks, "{}", false},
+		"everything":    {charts.GPUOperatorHooks, everything, false},
+		"nonsense":      {charts.GPUOperatorHooks, "gpu: {variant: mig}", true},
+		"VM":            {vmChart, "{}", false},
+		"VM with GPUs":  {vmChart, vmEverything, false},
+		"VM of no kind": {vmChart, "runStrategy: Sometimes", true},
 	}
 	for name, tc := range tests {
 		var v map[string]any
@@ -132,7 +141,7 @@ func TestLint(t *testing.T) {
 			t.Fatal(err)
 		}
 		var complaints []string
-		for _, m := range lint.AllWithKubeVersion("gpu-operator-hooks", v, "gpuctl-system", nil).Messages {
+		for _, m := range lint.AllWithKubeVersion(tc.chart, v, "gpuctl-system", nil).Messages {
 			if m.Severity > support.InfoSev {
 				complaints = append(complaints, m.Error())
 			}
@@ -145,27 +154,23 @@ func TestLint(t *testing.T) {
 
 // Every value has its line in the chart's README.
 func TestREADMEKnowsAllValues(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join("gpu-operator-hooks", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join("gpu-operator-hooks", "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.Unmarshal(data, &values); err != nil {
-		t.Fatal(err)
-	}
-	for section, v := range values {
-		m, ok := v.(map[string]any)
-		if !ok || len(m) == 0 {
-			m = map[string]any{"": nil}
+	for _, chart := range []string{charts.GPUOperatorHooks, vmChart} {
+		readme, err1 := os.ReadFile(filepath.Join(chart, "README.md"))
+		data, err2 := os.ReadFile(filepath.Join(chart, "values.yaml"))
+		var values map[string]any
+		if err := errors.Join(err1, err2, yaml.Unmarshal(data, &values)); err != nil {
+			t.Fatal(err)
 		}
-		for key := range m {
-			name := strings.TrimSuffix(section+"."+key, ".")
-			if !strings.Contains(string(readme), "| "+name) {
-				t.Errorf("README.md has no line for %s", name)
+		for section, v := range values {
+			m, ok := v.(map[string]any)
+			if !ok || len(m) == 0 {
+				m = map[string]any{"": nil}
+			}
+			for key := range m {
+				name := strings.TrimSuffix(section+"."+key, ".")
+				if !strings.Contains(string(readme), "| "+name) {
+					t.Errorf("README.md of %s has no line for %s", chart, name)
+				}
 			}
 		}
 	}

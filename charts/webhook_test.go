@@ -13,7 +13,7 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
-const webhookConfiguration = "webhooks" + policySuffix
+const webhookConfiguration = "admission" + policySuffix
 
 // webhooks is what these tests look at of a webhook configuration.
 type webhooks struct {
@@ -23,42 +23,113 @@ type webhooks struct {
 		ClientConfig                            map[string]any
 		Rules                                   []map[string]any
 		FailurePolicy, MatchPolicy, SideEffects string
+		ReinvocationPolicy                      string
 		TimeoutSeconds                          int
 		NamespaceSelector, ObjectSelector       map[string]any
 		MatchConditions                         []struct{ Name, Expression string }
 	}
 }
 
-// An outage reaches new orders only, and not gpuctl's own.
-func TestWebhookIsNarrow(t *testing.T) {
+// An outage reaches new orders, and starts of VMs that name devices, and nothing else.
+func TestWebhooksAreNarrow(t *testing.T) {
 	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}}")
-	c, found := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
-	if !found || len(c.Webhooks) != 1 {
-		t.Fatalf("%d webhooks", len(c.Webhooks))
+	referring := map[string]any{"gpuctl.dev/device-reference": "true"}
+	launchers := map[string]any{"gpuctl.dev/device-reference": "true", "kubevirt.io": "virt-launcher"}
+	type called struct {
+		path, group, version, resource string
+		sideEffects, reinvocation      string
+		seconds                        int
+		labels                         map[string]any
+		conditions                     []string
 	}
-	w := c.Webhooks[0]
-	rules := []map[string]any{{
-		"apiGroups": []any{v1alpha1.GroupVersion.Group}, "apiVersions": []any{v1alpha1.GroupVersion.Version},
-		"operations": []any{"CREATE"}, "resources": []any{"gpudevices"}, "scope": "Namespaced",
-	}}
-	if diff := cmp.Diff(rules, w.Rules); diff != "" {
-		t.Errorf("rules (-want +got):\n%s", diff)
+	for kind, want := range map[string]map[string]called{
+		"ValidatingWebhookConfiguration": {
+			"gpudevices.gpuctl.dev": {
+				"/validate-gpuctl-dev-v1alpha1-gpudevice", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "gpudevices", "None", "", 5, nil,
+				[]string{"request.userInfo.username != 'system:serviceaccount:gpuctl-system:" + controllerName + "'"},
+			},
+			"virtualmachineinstances.gpuctl.dev": {
+				"/validate-kubevirt-io-v1-virtualmachineinstance", "kubevirt.io", "v1", "virtualmachineinstances", "None", "", 5, referring, nil,
+			},
+		},
+		"MutatingWebhookConfiguration": {
+			"virtualmachineinstances.gpuctl.dev": {
+				"/mutate-kubevirt-io-v1-virtualmachineinstance", "kubevirt.io", "v1", "virtualmachineinstances", "NoneOnDryRun", "IfNeeded", 5, referring, nil,
+			},
+			"pods.gpuctl.dev": {"/mutate-v1-pod", "", "v1", "pods", "NoneOnDryRun", "IfNeeded", 10, launchers, nil},
+		},
+	} {
+		c, _ := as[webhooks](t, files, kind, webhookConfiguration)
+		got := map[string]called{}
+		for _, w := range c.Webhooks {
+			is := called{sideEffects: w.SideEffects, reinvocation: w.ReinvocationPolicy, seconds: w.TimeoutSeconds}
+			is.path, _ = w.ClientConfig["service"].(map[string]any)["path"].(string)
+			is.labels, _ = w.ObjectSelector["matchLabels"].(map[string]any)
+			for _, condition := range w.MatchConditions {
+				is.conditions = append(is.conditions, condition.Expression)
+			}
+			wanted := want[w.Name]
+			is.group, is.version, is.resource = wanted.group, wanted.version, wanted.resource
+			got[w.Name] = is
+			rules := []map[string]any{{
+				"apiGroups": []any{is.group}, "apiVersions": []any{is.version}, "operations": []any{"CREATE"}, "resources": []any{is.resource}, "scope": "Namespaced",
+			}}
+			if diff := cmp.Diff(rules, w.Rules); diff != "" {
+				t.Errorf("%s %s: rules (-want +got):\n%s", kind, w.Name, diff)
+			}
+			selector := map[string]any{"matchExpressions": []any{map[string]any{
+				"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", "kube-public", "kube-node-lease", "gpuctl-system"},
+			}}}
+			if diff := cmp.Diff(selector, w.NamespaceSelector); diff != "" {
+				t.Errorf("%s %s: namespaces (-want +got):\n%s", kind, w.Name, diff)
+			}
+			if w.FailurePolicy != "Fail" || w.MatchPolicy != "Equivalent" {
+				t.Errorf("%s %s: failure policy %s, match policy %s", kind, w.Name, w.FailurePolicy, w.MatchPolicy)
+			}
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(called{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
 	}
-	if w.FailurePolicy != "Fail" || w.SideEffects != "None" || w.TimeoutSeconds < 5 || w.TimeoutSeconds > 10 || w.MatchPolicy != "Equivalent" {
-		t.Errorf("failure policy %s, side effects %s, %d s, match policy %s", w.FailurePolicy, w.SideEffects, w.TimeoutSeconds, w.MatchPolicy)
+}
+
+// The API server calls mutating webhooks in the order of their configurations' names. Ours
+// comes before KubeVirt's, which changes each VMI, whatever the release is called.
+func TestMutatingWebhooksComeFirst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		release, values string
+	}{
+		"as usual":          {first.Name, "{}"},
+		"late in the order": {"zzz", "{}"},
+		"a name of its own": {first.Name, "{fullnameOverride: zz-top}"},
+		"another one":       {first.Name, "{nameOverride: zz-top}"},
+		"a number":          {"0", "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := first
+			release.Name, release.Namespace = tc.release, "zzz"
+			files, err := renderAs(t, load(t), "{gpu: {enabled: true}, orders: {enabled: true}, "+strings.Trim(tc.values, "{}")+"}", release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, o := range objects(t, files) {
+				if o.Kind == "MutatingWebhookConfiguration" {
+					names = append(names, o.Metadata.Name)
+				}
+			}
+			if len(names) != 1 || names[0] >= "virt-api-mutator" {
+				t.Errorf("the names are %q", names)
+			}
+		})
 	}
-	selector := map[string]any{"matchExpressions": []any{map[string]any{
-		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", "kube-public", "kube-node-lease", "gpuctl-system"},
-	}}}
-	if diff := cmp.Diff(selector, w.NamespaceSelector); diff != "" {
-		t.Errorf("namespaces (-want +got):\n%s", diff)
-	}
-	own := "request.userInfo.username != 'system:serviceaccount:gpuctl-system:" + controllerName + "'"
-	if len(w.MatchConditions) != 1 || w.MatchConditions[0].Expression != own {
-		t.Errorf("conditions %v, want %s", w.MatchConditions, own)
-	}
+}
+
+// What is called is served.
+func TestWebhookPathIsServed(t *testing.T) {
+	c, _ := as[webhooks](t, mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}}"), "ValidatingWebhookConfiguration", webhookConfiguration)
 	handler, err := os.ReadFile("../internal/webhook/devices.go")
-	if path, _ := w.ClientConfig["service"].(map[string]any)["path"].(string); err != nil || !strings.Contains(string(handler), `DevicesPath = "`+path+`"`) {
+	if path, _ := c.Webhooks[0].ClientConfig["service"].(map[string]any)["path"].(string); err != nil || !strings.Contains(string(handler), `DevicesPath = "`+path+`"`) {
 		t.Errorf("%q is served by nobody: %v", path, err)
 	}
 }
@@ -107,9 +178,10 @@ func TestOrdersNeedTheController(t *testing.T) {
 // only, and of providers only the one.
 func TestRightsOfOrders(t *testing.T) {
 	common := map[string][]string{
-		"gpuclasses": {"list", "watch"}, "gpudevices": {"get", "list", "watch", "update"}, "gpuclasses/status": {"update"}, "gpudevices/status": {"update"},
-		"namespaces": {"list", "watch"}, "deviceclasses": {"list", "watch"},
-		"pods": {"list", "watch"}, "daemonsets": {"list", "watch"}, "virtualmachineinstances": {"list", "watch", "create", "patch"},
+		"gpuclasses": {"get", "list", "watch"}, "gpudevices": {"get", "list", "watch", "create", "update", "delete"}, "gpuclasses/status": {"update"}, "gpudevices/status": {"update"},
+		"namespaces": {"get", "list", "watch"}, "deviceclasses": {"list", "watch"},
+		"pods": {"list", "watch"}, "daemonsets": {"list", "watch"}, "virtualmachineinstances": {"list", "watch", "create", "patch", "get"},
+		"virtualmachines": {"list", "get", "watch", "patch"}, "persistentvolumeclaims": {"get"}, "persistentvolumes": {"get"},
 		"own leases": {"create", "list"}, "own configmaps": {"create"}, "own configmaps gpuctl-ledger,gpuctl-settings": {"get", "update"},
 	}
 	with := func(more map[string][]string) map[string][]string {
@@ -129,7 +201,7 @@ func TestRightsOfOrders(t *testing.T) {
 			got := controllerRights(t, mustRender(t, tc.values))
 			before := controllerRights(t, mustRender(t, "gpu: {enabled: true}"))
 			maps.DeleteFunc(got, func(what string, verbs []string) bool {
-				return slices.Equal(verbs, before[what]) || strings.HasPrefix(what, "validatingwebhook") || strings.HasPrefix(what, "own secrets")
+				return slices.Equal(verbs, before[what]) || strings.Contains(what, "webhookconfigurations") || strings.HasPrefix(what, "own secrets")
 			})
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("rights more than without orders (-want +got):\n%s", diff)
@@ -168,15 +240,24 @@ func controllerRights(t *testing.T, files map[string]string) map[string][]string
 // nothing else than the Secret and the configuration that it is told of.
 func TestWebhookCertificateIsTheControllers(t *testing.T) {
 	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}}")
-	c, _ := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
 	got := config(t, files)["webhook"].(map[string]any)
-	service := c.Webhooks[0].ClientConfig["service"].(map[string]any)["name"]
+	var service any
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		c, _ := as[webhooks](t, files, kind, got["configuration"].(string))
+		for _, w := range c.Webhooks {
+			if of := w.ClientConfig["service"].(map[string]any)["name"]; service != nil && of != service {
+				t.Errorf("%s calls %v, another one %v", w.Name, of, service)
+			}
+			service = w.ClientConfig["service"].(map[string]any)["name"]
+		}
+	}
 	want := map[string]any{"enabled": true, "port": 9443.0, "secret": "gpu-operator-hooks-webhook-cert", "service": service, "configuration": webhookConfiguration}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string][]string{
 		"secrets " + want["secret"].(string):                      {"get", "update"},
+		"mutatingwebhookconfigurations " + webhookConfiguration:   {"get", "update"},
 		"validatingwebhookconfigurations " + webhookConfiguration: {"get", "update"},
 	}, rights(t, files)); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
@@ -190,7 +271,6 @@ func TestWebhookCertificateIsTheControllers(t *testing.T) {
 // With cert-manager the program is told of files, and has no right to Secrets.
 func TestWebhookCertificateIsCertManagers(t *testing.T) {
 	files := mustRender(t, "{gpu: {enabled: true}, orders: {enabled: true}, webhook: {certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: ours}}}}")
-	c, _ := as[webhooks](t, files, "ValidatingWebhookConfiguration", webhookConfiguration)
 	type certificate struct {
 		Spec struct {
 			SecretName string
@@ -199,8 +279,11 @@ func TestWebhookCertificateIsCertManagers(t *testing.T) {
 		}
 	}
 	made, _ := as[certificate](t, files, "Certificate", "gpu-operator-hooks-webhook")
-	if from := c.Metadata.Annotations["cert-manager.io/inject-ca-from"]; from != "gpuctl-system/gpu-operator-hooks-webhook" {
-		t.Errorf("the caBundle is injected from %q", from)
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+		c, _ := as[webhooks](t, files, kind, webhookConfiguration)
+		if from := c.Metadata.Annotations["cert-manager.io/inject-ca-from"]; from != "gpuctl-system/gpu-operator-hooks-webhook" {
+			t.Errorf("the caBundle of the %s is injected from %q", kind, from)
+		}
 	}
 	if !slices.Equal(made.Spec.DNSNames, []string{"gpu-operator-hooks-webhook.gpuctl-system.svc"}) || made.Spec.IssuerRef["name"] != "ours" || made.Spec.IssuerRef["kind"] != "ClusterIssuer" {
 		t.Errorf("certificate %+v", made.Spec)

@@ -26,6 +26,9 @@ const (
 	// 32 lower-case hexadecimal digits. On a template device it is that of the start that
 	// made the device.
 	AnnotationRequestID = GroupName + "/request-id"
+	// AnnotationNudged is on a VM that waited for GPUs: when gpuctl had KubeVirt look at it
+	// again.
+	AnnotationNudged = GroupName + "/nudged"
 	// LabelParent is on a namespace: the name of the one above it.
 	LabelParent = GroupName + "/parent"
 	// LabelTenantUID is on a GPUUsageRecord: the UID of the tenant's namespace.

@@ -29,6 +29,11 @@ func Validating(name string) Configuration {
 	return Configuration{"validatingwebhookconfigurations", name}
 }
 
+// Mutating is a MutatingWebhookConfiguration.
+func Mutating(name string) Configuration {
+	return Configuration{"mutatingwebhookconfigurations", name}
+}
+
 func (c Configuration) String() string { return c.Resource + " " + c.Name }
 
 func (c Configuration) gvr() schema.GroupVersionResource {

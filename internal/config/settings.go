@@ -62,7 +62,7 @@ type Webhook struct {
 	Namespace     string `mapstructure:"namespace"`
 	Secret        string `mapstructure:"secret"`
 	Service       string `mapstructure:"service"`       // the API server calls it
-	Configuration string `mapstructure:"configuration"` // whose caBundle is kept
+	Configuration string `mapstructure:"configuration"` // two of this name: their caBundles are kept
 }
 
 // Orders are how orders of GPUs are met.
@@ -109,7 +109,7 @@ func keys() []key {
 		{"orders.resourceNames", "resource `NAME` that counts as a GPU besides those that are found (repeatable)", []string(nil)},
 		{"orders.tenants", "`SELECTOR` of the namespaces that are tenants'", "kubernetes.io/metadata.name notin (kube-system,kube-public,kube-node-lease)"},
 		{"orders.provider", "`NAME` of what says who is a tenant below whom, and what each may have: labels or cozystack", "labels"},
-		{"webhook.configuration", "`NAME` of the ValidatingWebhookConfiguration that has to trust the certificate", ""},
+		{"webhook.configuration", "`NAME` of the two webhook configurations, mutating and validating, that have to trust the certificate", ""},
 	}
 }
 

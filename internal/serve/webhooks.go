@@ -51,7 +51,7 @@ func newAdmission(reach *rest.Config, s *config.Settings, o *Options) (*admissio
 			Core: core, Objects: objects, Manager: "gpuctl-certs", Log: o.Log.WithName("certs"),
 			Secret:         types.NamespacedName{Namespace: w.Namespace, Name: w.Secret},
 			Name:           w.Service + "." + w.Namespace + ".svc",
-			Configurations: []certs.Configuration{certs.Validating(w.Configuration)},
+			Configurations: []certs.Configuration{certs.Mutating(w.Configuration), certs.Validating(w.Configuration)},
 			Now:            time.Now, Look: lookAtCerts, Settle: settleCerts,
 		})
 		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = a.keeper.Certificate })

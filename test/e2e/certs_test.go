@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,12 +25,12 @@ import (
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
-// safe is a Secret and a webhook configuration, which keepers keep.
+// safe is a Secret and two webhook configurations, which keepers keep.
 type safe struct {
 	*cluster.Cluster
 	t         *testing.T
 	namespace string
-	hooks     string // name of the configuration
+	hooks     string // name of the configurations
 }
 
 const certsHost = "gpuctl-webhook.certs.svc"
@@ -51,13 +52,20 @@ func newSafe(t *testing.T) *safe {
 		ObjectMeta: metav1.ObjectMeta{Name: s.hooks},
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{webhook("a.certs.gpuctl.dev"), webhook("b.certs.gpuctl.dev")},
 	}
-	hooks := c.Clientset().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	first := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.hooks},
+		Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "c.certs.gpuctl.dev", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, ClientConfig: webhook("").ClientConfig}},
+	}
+	hooks, mutating := c.Clientset().AdmissionregistrationV1().ValidatingWebhookConfigurations(), c.Clientset().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	_, err2 := hooks.Create(t.Context(), configuration, metav1.CreateOptions{})
-	if err := errors.Join(err1, err2); err != nil {
+	_, err3 := mutating.Create(t.Context(), first, metav1.CreateOptions{})
+	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := hooks.Delete(context.Background(), s.hooks, metav1.DeleteOptions{}); err != nil {
+		err1 := hooks.Delete(context.Background(), s.hooks, metav1.DeleteOptions{})
+		err2 := mutating.Delete(context.Background(), s.hooks, metav1.DeleteOptions{})
+		if err := errors.Join(err1, err2); err != nil {
 			t.Error(err)
 		}
 	})
@@ -82,7 +90,7 @@ func (s *safe) keeperOf(secret string, config *rest.Config) (k *certs.Keeper, st
 	}
 	k = certs.New(certs.Options{
 		Core: core, Objects: objects, Secret: types.NamespacedName{Namespace: s.namespace, Name: secret}, Name: certsHost,
-		Configurations: []certs.Configuration{certs.Validating(s.hooks)}, Manager: "test", Log: logr.Discard(), Now: time.Now,
+		Configurations: []certs.Configuration{certs.Mutating(s.hooks), certs.Validating(s.hooks)}, Manager: "test", Log: logr.Discard(), Now: time.Now,
 		Look: 50 * time.Millisecond, Settle: settle,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -128,14 +136,21 @@ func (s *safe) authorities() (out []int) {
 	for i := range c.Webhooks {
 		out = append(out, bytes.Count(c.Webhooks[i].ClientConfig.CABundle, []byte("BEGIN")))
 	}
+	m, err := s.Clientset().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.t.Context(), s.hooks, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range m.Webhooks {
+		out = append(out, bytes.Count(m.Webhooks[i].ClientConfig.CABundle, []byte("BEGIN")))
+	}
 	return out
 }
 
-// trust waits until both webhooks trust so many authorities.
+// trust waits until all webhooks trust so many authorities.
 func (s *safe) trust(amount int) {
 	s.t.Helper()
 	s.Eventually(soon, "the authorities are trusted", func(context.Context) error {
-		if got := s.authorities(); len(got) != 2 || got[0] != amount || got[1] != amount {
+		if got := s.authorities(); !slices.Equal(got, []int{amount, amount, amount}) {
 			return errorf("%v are trusted, want %d", got, amount)
 		}
 		return nil
@@ -197,7 +212,7 @@ func TestCertificateStaysUntilTheNextIsTrusted(t *testing.T) {
 	s.Eventually(soon, "it is ready", func(context.Context) error { return k.Ready() })
 	// This one may make certificates, and cannot tell the API server.
 	mute, _ := s.keeper(s.User("mute", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "update"}},
-		rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingwebhookconfigurations"}, Verbs: []string{"get"}}))
+		rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, Verbs: []string{"get"}}))
 	s.Eventually(soon, "the other one is ready", func(context.Context) error { return mute.Ready() })
 	before := serves(mute)
 	stop()

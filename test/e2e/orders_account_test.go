@@ -2,15 +2,20 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
+
+// stoppedVM lacks its namespace.
+const stoppedVM = "{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: stopped, namespace: %s}, spec: {runStrategy: Halted, template: {spec: {domain: {resources: {requests: {memory: 64Mi}}, devices: {}}}}}}"
 
 // deedsOfOrders are what the controller's account may do to device train-a, and to what
 // else has to do with orders, and may not.
@@ -53,6 +58,15 @@ func (m *market) deedsOfOrders() map[string]deed {
 		}
 	}
 	last := func(_ any, err error) error { return err }
+	missing := func(_ any, err error) error {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	vms, patched := own.objects.Resource(schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}).Namespace(m.acme), metav1.PatchOptions{DryRun: dry.DryRun}
+	vm := m.Create(m.Decode(fmt.Sprintf(stoppedVM, m.acme)))
+	m.t.Cleanup(func() { deleteAnyway(m.t, m.Cluster, vm) })
 	const only = "its own finalizer and annotation only"
 	return map[string]deed{
 		"no finalizer":   {change(func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }), ""},
@@ -71,8 +85,36 @@ func (m *market) deedsOfOrders() map[string]deed {
 		}), "spec"},
 		"an order": {func(ctx context.Context) error {
 			return last(devices.Create(ctx, m.order(m.acme, "mine", "h200", 1), made))
-		}, "cannot create"},
-		"deleting an order": {func(ctx context.Context) error { return devices.Delete(ctx, "train-a", metav1.DeleteOptions{}) }, "cannot delete"},
+		}, "may create a GPUDevice of a template only"},
+		"a template device": {func(ctx context.Context) error {
+			u := m.order(m.acme, "mine", "nothing", 1) // the webhook does not judge it
+			u.SetLabels(map[string]string{v1alpha1.LabelTemplateDevice: v1alpha1.ValueTrue})
+			u.SetFinalizers([]string{v1alpha1.FinalizerUnits})
+			u.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestID: "0123456789abcdef0123456789abcdef"})
+			return last(devices.Create(ctx, u, made))
+		}, ""},
+		"deleting an order": {func(ctx context.Context) error { return devices.Delete(ctx, "train-a", metav1.DeleteOptions{}) }, "may delete a GPUDevice of a template only"},
+		"a VM's spec": {func(ctx context.Context) error {
+			return last(vms.Patch(ctx, "stopped", types.MergePatchType, []byte(`{"spec":{"runStrategy":"Always"}}`), patched))
+		}, "may change annotation gpuctl.dev/nudged only"},
+		"nudging a VM": {func(ctx context.Context) error {
+			return last(vms.Patch(ctx, "stopped", types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationNudged+`":"now"}}}`), patched))
+		}, ""},
+		"a VM read live": {func(ctx context.Context) error { return last(vms.Get(ctx, "stopped", metav1.GetOptions{})) }, ""},
+		"deleting a VM":  {func(ctx context.Context) error { return vms.Delete(ctx, "stopped", metav1.DeleteOptions{}) }, "cannot delete"},
+		"a claim of space": {func(ctx context.Context) error {
+			return missing(own.core.CoreV1().PersistentVolumeClaims(m.acme).Get(ctx, "none", metav1.GetOptions{}))
+		}, ""},
+		"a volume": {func(ctx context.Context) error {
+			return missing(own.core.CoreV1().PersistentVolumes().Get(ctx, "none", metav1.GetOptions{}))
+		}, ""},
+		"all volumes": {func(ctx context.Context) error {
+			return last(own.core.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{}))
+		}, "cannot list"},
+		"a class read live": {func(ctx context.Context) error { return last(classes.Get(ctx, "h200", metav1.GetOptions{})) }, ""},
+		"a namespace read live": {func(ctx context.Context) error {
+			return last(own.core.CoreV1().Namespaces().Get(ctx, m.acme, metav1.GetOptions{}))
+		}, ""},
 		"patching an order": {func(ctx context.Context) error {
 			return last(devices.Patch(ctx, "train-a", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}))
 		}, "cannot patch"},

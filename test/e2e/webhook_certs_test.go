@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,36 +76,61 @@ func (c *callers) end() (calls int64, failed []error) {
 	return c.calls.Load(), c.failed
 }
 
-// trusted is what the API server trusts.
+// trusted is what the API server trusts, the same for all webhooks.
 func (s *stage) trusted(ctx context.Context) ([]byte, error) {
-	c, err := s.Clientset().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, s.webhookConfiguration(), metav1.GetOptions{})
+	bundles, err := s.bundles(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.Webhooks[0].ClientConfig.CABundle, nil
+	if len(bundles) != 1 {
+		return nil, fmt.Errorf("webhooks trust %d different things", len(bundles))
+	}
+	return bundles[0], nil
 }
 
-// shake shakes hands with each replica as the API server would, trusting what it was
-// told to, and returns what they serve.
+// bundles are what the API server trusts for one webhook or another, each once.
+func (s *stage) bundles(ctx context.Context) (out [][]byte, err error) {
+	hooks := s.Clientset().AdmissionregistrationV1()
+	validating, err1 := hooks.ValidatingWebhookConfigurations().Get(ctx, s.webhookConfiguration(), metav1.GetOptions{})
+	mutating, err2 := hooks.MutatingWebhookConfigurations().Get(ctx, s.webhookConfiguration(), metav1.GetOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	for i := range validating.Webhooks {
+		out = append(out, validating.Webhooks[i].ClientConfig.CABundle)
+	}
+	for i := range mutating.Webhooks {
+		out = append(out, mutating.Webhooks[i].ClientConfig.CABundle)
+	}
+	slices.SortFunc(out, bytes.Compare)
+	return slices.CompactFunc(out, bytes.Equal), nil
+}
+
+// shake shakes hands with each replica as the API server would for each webhook, trusting
+// what it was told to, and returns what they serve.
 func (s *stage) shake(ctx context.Context, maximum uint16) (served [][]byte, err error) {
-	bundle, err := s.trusted(ctx)
+	bundles, err := s.bundles(ctx)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
 	pods, err := s.ready(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i := range pods {
-		d := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: s.webhookService() + "." + s.namespace + ".svc", MaxVersion: maximum}}
-		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(pods[i].Status.PodIP, webhookPort))
-		if err != nil {
-			return nil, fmt.Errorf("%s is not believed: %w", pods[i].Name, err)
+		var raw []byte
+		for _, bundle := range bundles {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(bundle)
+			d := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: s.webhookService() + "." + s.namespace + ".svc", MaxVersion: maximum}}
+			conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(pods[i].Status.PodIP, webhookPort))
+			if err != nil {
+				return nil, fmt.Errorf("%s is not believed: %w", pods[i].Name, err)
+			}
+			raw = conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Raw
+			_ = conn.Close()
 		}
-		served = append(served, conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Raw)
-		_ = conn.Close()
+		served = append(served, raw)
 	}
 	return served, nil
 }

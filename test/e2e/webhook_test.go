@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
 // webhookPort is the chart's.
@@ -27,7 +29,7 @@ const webhookPort = "9443"
 func (s *stage) webhookService() string { return s.release + "-webhook" }
 func (s *stage) webhookSecret() string  { return s.release + "-webhook-cert" }
 func (s *stage) webhookConfiguration() string {
-	return "webhooks." + s.release + "." + s.namespace + ".gpuctl.dev"
+	return "admission." + s.release + "." + s.namespace + ".gpuctl.dev"
 }
 
 // order returns a GPUDevice.
@@ -188,9 +190,42 @@ func (s *stage) survivesOutage() {
 	}
 	s.class("another", "{resourceName: "+h200+"}")
 	s.Create(machine(s.Cluster, ns, "goes-on", entries("gpus", h200, 1)))
+	s.Eventually(soon, "KubeVirt makes its launcher", pods(s.Cluster, vmi(s.Cluster, ns, "goes-on", "gpus", h200), 1))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "goes-on"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}}}
 	if _, err := s.Clientset().CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Error(err)
+	}
+	s.refusesReferences(ns)
+}
+
+// refusesReferences has nobody judge an instance that names devices, and the policies hold.
+func (s *stage) refusesReferences(ns string) {
+	t := s.t
+	t.Helper()
+	create := func(labels, annotations map[string]string) error {
+		u := vmi(s.Cluster, ns, "refers", "gpus", h200)
+		u.SetLabels(labels)
+		u.SetAnnotations(annotations)
+		_, err := s.Resource(u).Create(t.Context(), u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	label, names := map[string]string{v1alpha1.LabelDeviceReference: v1alpha1.ValueTrue}, map[string]string{v1alpha1.AnnotationDevices: `{"devices":["train-a"]}`}
+	if err := create(label, names); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), `failed calling webhook "virtualmachineinstances.gpuctl.dev"`) {
+		t.Errorf("an instance that names devices: %v", err)
+	}
+	if err := create(nil, names); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "belong together: set both in metadata") {
+		t.Errorf("an instance without the label: %v", err)
+	}
+	yes := true
+	forged := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "forged", Labels: map[string]string{"kubevirt.io": "virt-launcher"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance", Name: "goes-on", UID: "1", Controller: &yes}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "x"}}},
+	}
+	if _, err := s.Clientset().CoreV1().Pods(ns).Create(t.Context(), forged, metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "made by KubeVirt only") {
+		t.Errorf("a launcher of somebody: %v", err)
 	}
 }
 
@@ -244,8 +279,16 @@ func (s *stage) deedsOfCertificates() map[string]deed {
 		"deleting its configuration": {func(ctx context.Context) error {
 			return hooks.Delete(ctx, s.webhookConfiguration(), metav1.DeleteOptions{})
 		}, "cannot delete"},
-		"a mutating configuration": {func(ctx context.Context) error {
-			return last(own.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, s.webhookConfiguration(), metav1.GetOptions{}))
+		"its mutating configuration": {func(ctx context.Context) error {
+			mutating := own.core.AdmissionregistrationV1().MutatingWebhookConfigurations()
+			got, err := mutating.Get(ctx, s.webhookConfiguration(), metav1.GetOptions{})
+			if err == nil {
+				_, err = mutating.Update(ctx, got, dry)
+			}
+			return err
+		}, ""},
+		"KubeVirt's mutating configuration": {func(ctx context.Context) error {
+			return last(own.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, "virt-api-mutator", metav1.GetOptions{}))
 		}, "cannot get"},
 		"a class": {func(ctx context.Context) error {
 			return own.objects.Resource(gpuClasses).Delete(ctx, "h200", metav1.DeleteOptions{})

@@ -21,10 +21,55 @@
 {{ include "gpuctl.webhook.name" . }}-{{ ternary "tls" "cert" .Values.webhook.certManager.enabled }}
 {{- end }}
 
+{{/* The two configurations. Mutating webhooks are called in the order of these names: ours
+before KubeVirt's (virt-api-mutator), which changes each VMI, so that ours is asked again. */}}
 {{- define "gpuctl.webhook.configuration" -}}
-webhooks.{{ include "gpuctl.policyName" . }}
+admission.{{ include "gpuctl.policyName" . }}
 {{- end }}
 
 {{- define "gpuctl.webhook.certDir" -}}
 /etc/gpuctl-webhook
+{{- end }}
+
+{{/* What both configurations are called, and who writes whom they trust. */}}
+{{- define "gpuctl.webhook.metadata" -}}
+name: {{ include "gpuctl.webhook.configuration" . }}
+labels:
+  {{- include "gpuctl.controller.labels" . | nindent 2 }}
+{{- if include "gpuctl.webhook.certManager" . }}
+annotations:
+  cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "gpuctl.webhook.name" . }}
+{{- end }}
+{{- end }}
+
+{{/* How a webhook is called, and for which namespaces: a dict of root and path. The
+caBundle is written by cert-manager or by the controller. */}}
+{{- define "gpuctl.webhook.call" -}}
+admissionReviewVersions: [v1]
+clientConfig:
+  service:
+    name: {{ include "gpuctl.webhook.name" .root }}
+    namespace: {{ .root.Release.Namespace }}
+    path: {{ .path }}
+    port: 443
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values: {{ list "kube-system" "kube-public" "kube-node-lease" .root.Release.Namespace | uniq | toJson }}
+failurePolicy: Fail
+matchPolicy: Equivalent
+{{- end }}
+
+{{/* VMIs that name devices, as they are made. */}}
+{{- define "gpuctl.webhook.instances" -}}
+rules:
+  - apiGroups: [kubevirt.io]
+    apiVersions: [v1]
+    operations: [CREATE]
+    resources: [virtualmachineinstances]
+    scope: Namespaced
+objectSelector:
+  matchLabels:
+    gpuctl.dev/device-reference: "true"
 {{- end }}
