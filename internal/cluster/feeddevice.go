@@ -85,6 +85,7 @@ func (f *Feed) deviceEvents() events {
 		gone: func() bool {
 			return each(f.devices.known, func(uid string) {
 				f.devices.lose(uid)
+				f.room.leave(uid)
 				f.books.DropDevice(uid)
 			})
 		},
@@ -104,6 +105,7 @@ func (f *Feed) putDevice(k known) bool {
 	}
 	f.devices.known[uid] = k
 	f.devices.find(k.device)
+	f.unreadable(launcherOf(k.device), f.room.device(k.device))
 	if !counts(k.device) {
 		f.books.DropDevice(uid)
 		return true
@@ -120,6 +122,7 @@ func (f *Feed) dropDevice(uid string) bool {
 	_, had := f.devices.known[uid]
 	delete(f.devices.known, uid)
 	f.devices.lose(uid)
+	f.room.leave(uid)
 	f.books.DropDevice(uid)
 	return had
 }

@@ -137,36 +137,45 @@ func virtualCPUs(c *kubevirtv1.CPU) int64 {
 }
 
 // memoryOf returns the guest's memory as the launcher requests it: with huge pages these,
-// and what is asked for beyond the guest's (WithMemoryRequests, WithHugePages).
+// and what is asked for beyond the guest's (WithMemoryRequests, WithHugePages, after
+// setGuestMemory).
 func memoryOf(vmi *kubevirtv1.VirtualMachineInstance, config *kubevirtv1.KubeVirtConfiguration) (memory, hugepages resource.Quantity) {
 	domain := &vmi.Spec.Domain
 	limit := *domain.Resources.Limits.Memory()
 	memory, asked := domain.Resources.Requests[corev1.ResourceMemory]
-	var guest *resource.Quantity
-	paged := domain.Memory != nil && domain.Memory.Hugepages != nil
-	if domain.Memory != nil {
-		guest = domain.Memory.Guest
-	}
+	guest := guestOf(domain)
 	switch {
 	case memory.IsZero() && !limit.IsZero():
 		memory = limit
-	case asked:
-	case guest != nil:
-		memory = overcommitted(*guest, config)
-	case paged:
-		if page, err := resource.ParseQuantity(domain.Memory.Hugepages.PageSize); err == nil {
-			memory = overcommitted(page, config)
-		}
+	case !asked:
+		memory = overcommitted(guest, config)
 	}
-	if !paged {
+	if domain.Memory == nil || domain.Memory.Hugepages == nil {
 		return memory, hugepages
 	}
-	hugepages = memory
-	if guest == nil || memory.Cmp(*guest) <= 0 {
-		return resource.Quantity{Format: resource.BinarySI}, hugepages
+	if memory.Cmp(guest) <= 0 {
+		return resource.Quantity{Format: resource.BinarySI}, memory
 	}
-	memory.Sub(*guest)
-	return memory, *guest
+	memory.Sub(guest)
+	return memory, guest
+}
+
+// guestOf is the memory of the guest: its own, what is asked for it, or one huge page.
+func guestOf(domain *kubevirtv1.DomainSpec) resource.Quantity {
+	m, r := domain.Memory, &domain.Resources
+	switch {
+	case m != nil && m.Guest != nil:
+		return *m.Guest
+	case !r.Requests.Memory().IsZero():
+		return *r.Requests.Memory()
+	case !r.Limits.Memory().IsZero():
+		return *r.Limits.Memory()
+	case m != nil && m.Hugepages != nil:
+		if page, err := resource.ParseQuantity(m.Hugepages.PageSize); err == nil {
+			return page
+		}
+	}
+	return resource.Quantity{Format: resource.BinarySI}
 }
 
 func overcommitted(guest resource.Quantity, config *kubevirtv1.KubeVirtConfiguration) resource.Quantity {
