@@ -48,14 +48,14 @@ func (b *Binder) decide(now time.Time) *plan {
 		// 1. Nodes that serve more or less than they did.
 		p.grant(granted{writes: round.Settle()}, d)
 		// 2. Who asked first.
-		hopeless := map[ask]*diagnose.Refusal{}
+		hopeless, room := map[ask]*diagnose.Refusal{}, d.Room()
 		for _, r := range b.queue.find(d) {
 			switch {
 			case now.Before(r.after):
 			case p.size()+len(r.uids) > v1alpha1.MaxBatch:
 				p.more = true
 			default:
-				b.try(round, r, d, p, hopeless)
+				b.try(round, room, r, d, p, hopeless)
 			}
 		}
 		p.more = p.more || p.size() > v1alpha1.MaxBatch
@@ -76,7 +76,7 @@ type ask struct {
 }
 
 // try decides about one request.
-func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hopeless map[ask]*diagnose.Refusal) {
+func (b *Binder) try(round *books.Round, room *cluster.Room, r *demand, d cluster.View, p *plan, hopeless map[ask]*diagnose.Refusal) {
 	now := p.decidedAt.Time
 	round.Effort = 0
 	if now.Before(r.moves) {
@@ -85,7 +85,7 @@ func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hop
 	var writes []books.Write
 	var err error
 	if r.set {
-		writes, err = round.Bind(r.uids, nil)
+		writes, err = bind(round, room, r)
 	} else {
 		device := d.Device(r.key)
 		alike := ask{device.Namespace, device.Spec.ClassName, device.Spec.Count}
@@ -111,7 +111,21 @@ func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hop
 		p.grant(granted{writes: writes}, d)
 		return
 	}
+	if r.launcher != nil {
+		room.Give(r.launcher, writes[0].Node) // nobody else of this round has it
+	}
 	p.grant(granted{demand: r, writes: writes, answer: r.set}, d)
+}
+
+// bind finds a node for a set on which its launcher can run.
+func bind(round *books.Round, room *cluster.Room, r *demand) ([]books.Write, error) {
+	if r.unreadable != nil {
+		return nil, diagnose.LauncherUnreadable("the start "+r.key, r.unreadable.Error())
+	}
+	if r.launcher == nil {
+		return round.Bind(r.uids, nil)
+	}
+	return round.Bind(r.uids, room.Fits(r.launcher, r.uids))
 }
 
 func (p *plan) grant(g granted, d cluster.View) {
