@@ -27,6 +27,7 @@ type logs struct {
 }
 
 func (l *logs) logger(t *testing.T, name string) logr.Logger {
+	t.Helper()
 	return funcr.New(func(_, text string) {
 		l.mu.Lock()
 		l.lines = append(l.lines, text)

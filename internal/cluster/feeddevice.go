@@ -105,7 +105,7 @@ func (f *Feed) putDevice(k known) bool {
 	}
 	f.devices.known[uid] = k
 	f.devices.find(k.device)
-	f.unreadable(launcherOf(k.device), f.room.device(k.device))
+	f.unreadable(launcherRef(k.device), f.room.device(k.device))
 	if !counts(k.device) {
 		f.books.DropDevice(uid)
 		return true
@@ -119,7 +119,10 @@ func (f *Feed) putDevice(k known) bool {
 
 func (f *Feed) dropDevice(uid string) bool {
 	f.devices.gone.add(uid)
-	_, had := f.devices.known[uid]
+	was, had := f.devices.known[uid]
+	if had {
+		f.unreadable(launcherRef(was.device), nil)
+	}
 	delete(f.devices.known, uid)
 	f.devices.lose(uid)
 	f.room.leave(uid)

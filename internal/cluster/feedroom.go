@@ -83,8 +83,8 @@ func launcherText(d *v1alpha1.GPUDevice) string {
 	return ""
 }
 
-// launcherOf names what a device says of a launcher, for messages.
-func launcherOf(d *v1alpha1.GPUDevice) string {
+// launcherRef names what a device says of a launcher, for messages.
+func launcherRef(d *v1alpha1.GPUDevice) string {
 	return "the launcher of GPUDevice " + d.Namespace + "/" + d.Name
 }
 

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +25,7 @@ type told struct {
 }
 
 func newTold(t *testing.T) *told {
+	t.Helper()
 	f := newTestFeed()
 	return &told{Feed: f, t: t, nodes: f.nodeEvents(), pods: f.podEvents(), vmis: f.vmiEvents(), devs: f.deviceEvents()}
 }
@@ -189,7 +189,7 @@ func TestRoomIsThatOfAnIndex(t *testing.T) {
 		for cpus := range 5 {
 			launcher := asksFor(fmt.Sprintf(`"cpu":"%d"`, cpus))
 			spec, _ := ReadLauncher(launcher)
-			for _, node := range strings.Fields("n0 n1 n2") {
+			for _, node := range []string{"n0", "n1", "n2"} {
 				if got, want := f.fits(node, launcher), x.Fits(&corev1.Pod{Spec: *spec})(node); got != want {
 					rt.Fatalf("%d CPUs on %s: %q, by the index %q", cpus, node, got, want)
 				}

@@ -92,7 +92,8 @@ func (x *NodeIndex) drop(name string) {
 		return
 	}
 	delete(x.nodes, name)
-	if x.lengths[len(name)]--; x.lengths[len(name)] == 0 {
+	x.lengths[len(name)]--
+	if x.lengths[len(name)] == 0 {
 		delete(x.lengths, len(name))
 	}
 }

@@ -165,7 +165,7 @@ func (s *surroundings) topology(ctx context.Context, nodes []string, key string)
 	for _, name := range nodes {
 		node := &metav1.PartialObjectMetadata{}
 		node.SetGroupVersionKind(kind)
-		if err := s.live.Get(ctx, client.ObjectKey{Name: name}, node); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(s.live.Get(ctx, client.ObjectKey{Name: name}, node)); err != nil {
 			return nil, fmt.Errorf("read the node of a pod that the affinity is about: %w", err)
 		}
 		take(node.Labels)
