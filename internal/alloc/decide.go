@@ -61,6 +61,11 @@ func Decide(s *Snapshot, r Request) (Decision, error) {
 	// 4. Or why there is none.
 	refusal := q.released().refuse(refused)
 	refusal.Exhausted = exhausted
+	for _, o := range q.own {
+		if v := q.verdict(o.node); v != "" && q.among(o.node) {
+			refusal.Stuck = append(refusal.Stuck, Stuck{o.node, v})
+		}
+	}
 	return Decision{}, refusal
 }
 

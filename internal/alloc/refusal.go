@@ -30,6 +30,8 @@ type Refusal struct {
 	// Missing is what must be added for the set to fit; nil where no node would
 	// do, whatever is added.
 	Missing *Missing
+	// Stuck are the nodes where the set holds units and the launcher cannot run.
+	Stuck []Stuck
 	// Exhausted says that looking for reservations to move was given up: there
 	// may be a way.
 	Exhausted bool
@@ -60,6 +62,12 @@ type Missing struct {
 	Asks []Ask
 }
 
+// Stuck is a node where a set holds units, and why its launcher cannot run there.
+type Stuck struct {
+	Node    string
+	Verdict Verdict
+}
+
 func (m *Missing) units() (sum int64) {
 	for _, a := range m.Asks {
 		sum += a.Units
@@ -82,6 +90,9 @@ func (r *Refusal) Error() string {
 	}
 	for _, t := range r.Verdicts {
 		fmt.Fprintf(&b, "; %s with room: %s", nodes(t.Nodes), t.Verdict)
+	}
+	for _, h := range r.Stuck {
+		fmt.Fprintf(&b, "; it has units on %s and cannot run there: %s", h.Node, h.Verdict)
 	}
 	if r.Missing != nil {
 		fmt.Fprintf(&b, "; %s would do with %s more", r.Missing.Node, list(r.Missing.Asks))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ const placed = 5 * time.Second
 type replica struct {
 	*Binder
 	*wire
+	logs
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -55,7 +57,7 @@ func (w *world) replica(holder string) *replica {
 	p := w.party(holder)
 	r.wire = p.wire
 	r.Binder = NewBinder(BinderOptions{
-		Ledger: p.Ledger, Feed: feed, Client: p.Client, Live: p.Live, Now: time.Now, Log: testr.New(w.T).WithName(holder),
+		Ledger: p.Ledger, Feed: feed, Client: p.Client, Live: p.Live, Now: time.Now, Log: r.logger(w.T, holder),
 	})
 	ctx, cancel := context.WithCancel(w.Context())
 	r.stop, r.done = cancel, make(chan struct{})
@@ -234,11 +236,21 @@ func TestBinderFollowsNodes(t *testing.T) {
 // asks has devices ask for a node together, as a webhook does.
 func (w *world) asks(id string, names ...string) {
 	w.Helper()
+	w.asksFor("", id, names...)
+}
+
+// asksFor has devices ask for a node with what their launcher needs.
+func (w *world) asksFor(launcher, id string, names ...string) {
+	w.Helper()
+	lowest := slices.MinFunc(names, func(a, b string) int { return strings.Compare(string(w.get(a).UID), string(w.get(b).UID)) })
 	for _, name := range names {
 		d := w.get(name)
 		now := metav1.NewMicroTime(time.Now())
 		d.Status.Attachment = &v1alpha1.Attachment{VMIName: "vm", RequestID: id, Since: now}
 		d.Status.BindRequest = &v1alpha1.BindRequest{RequestID: id, RequestedAt: now, Devices: int32(len(names))}
+		if name == lowest {
+			d.Status.BindRequest.Launcher = launcher
+		}
 		d.Status.State = d.Status.Derive()
 		w.must(admin.Status().Update(w.Context(), d))
 	}

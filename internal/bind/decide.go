@@ -51,14 +51,14 @@ func (b *Binder) decide(now time.Time) *plan {
 		p.grant(granted{writes: round.Settle()}, d)
 		b.nudger.keep(round, now)
 		// 2. Who asked first.
-		hopeless := map[ask]*diagnose.Refusal{}
+		hopeless, room := map[ask]*diagnose.Refusal{}, d.Room()
 		for _, r := range b.queue.find(d) {
 			switch {
 			case now.Before(r.after):
 			case p.size()+len(r.uids) > v1alpha1.MaxBatch:
 				p.more = true
 			default:
-				b.try(round, r, d, p, hopeless)
+				b.try(round, room, r, d, p, hopeless)
 			}
 		}
 		p.more = p.more || p.size() > v1alpha1.MaxBatch
@@ -81,7 +81,7 @@ type ask struct {
 }
 
 // try decides about one request.
-func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hopeless map[ask]*diagnose.Refusal) {
+func (b *Binder) try(round *books.Round, room *cluster.Room, r *demand, d cluster.View, p *plan, hopeless map[ask]*diagnose.Refusal) {
 	now := p.decidedAt.Time
 	round.Effort = 0
 	if now.Before(r.moves) {
@@ -91,7 +91,7 @@ func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hop
 	var err error
 	if r.set {
 		again := b.nudger.let(round, vmOf(d.Device(r.uids[0])), now)
-		if writes, err = round.Bind(r.uids, nil); err != nil {
+		if writes, err = bind(round, room, r); err != nil {
 			again()
 		}
 	} else {
@@ -119,7 +119,21 @@ func (b *Binder) try(round *books.Round, r *demand, d cluster.View, p *plan, hop
 		p.grant(granted{writes: writes}, d)
 		return
 	}
+	if r.launcher != nil {
+		room.Give(r.launcher, writes[0].Node) // nobody else of this round has it
+	}
 	p.grant(granted{demand: r, writes: writes, answer: r.set}, d)
+}
+
+// bind finds a node for a set on which its launcher can run.
+func bind(round *books.Round, room *cluster.Room, r *demand) ([]books.Write, error) {
+	if r.unreadable != nil {
+		return nil, diagnose.LauncherUnreadable("the start "+r.key, r.unreadable.Error())
+	}
+	if r.launcher == nil {
+		return round.Bind(r.uids, nil)
+	}
+	return round.Bind(r.uids, room.Fits(r.launcher, r.uids))
 }
 
 func (p *plan) grant(g granted, d cluster.View) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 )
@@ -15,6 +17,9 @@ type demand struct {
 	uids    []string // of its devices, sorted
 	set     bool
 	arrival int64 // in the order of arrival
+
+	launcher   *corev1.PodSpec // what a set's launcher needs of a node; nil: any will do
+	unreadable error           // why that cannot be read
 
 	tries int       // in vain, one after the other
 	after time.Time // it is not looked at before
@@ -58,6 +63,7 @@ func (q *queue) find(d cluster.View) []*demand {
 			seen[r.key] = known
 			continue
 		}
+		r.read(d)
 		seen[r.key], began[r.key] = r, asked(device)
 		fresh = append(fresh, r)
 	}
@@ -113,6 +119,13 @@ func demandOf(device *v1alpha1.GPUDevice, d cluster.View) *demand {
 	}
 	slices.Sort(r.uids)
 	return r
+}
+
+// read reads what the launcher of a set needs: the member with the lowest UID says it.
+func (r *demand) read(d cluster.View) {
+	if first := d.Device(r.uids[0]); r.set && first.Status.BindRequest.Launcher != "" {
+		r.launcher, r.unreadable = cluster.ReadLauncher(first.Status.BindRequest.Launcher)
+	}
 }
 
 const (

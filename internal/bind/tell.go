@@ -90,12 +90,15 @@ func (b *Binder) refuse(r refusal, p *plan, now time.Time) func(context.Context)
 	next.Status.State = next.Status.Derive()
 	return func(ctx context.Context) error {
 		err := b.Client.Status().Update(ctx, next)
-		if err == nil {
-			b.Feed.Assume(next)
-		} else {
+		if err != nil {
 			r.demand.told = told{} // it is told again
+			return err
 		}
-		return err
+		b.Feed.Assume(next)
+		if a := next.Status.Attachment; r.demand.set && a != nil { // once; the tenant does not read all of it
+			b.Log.Info("a start is refused", "vmi", next.Namespace+"/"+a.VMIName, "reason", r.why.Error())
+		}
+		return nil
 	}
 }
 

@@ -119,6 +119,8 @@ var elsewhere = map[string][]string{
 	"GPU0711": {"internal/diagnose TestRefusals"},
 	"GPU0712": {"internal/diagnose TestRefusals"},
 	"GPU0713": {"internal/diagnose TestRefusals"},
+	"GPU0715": {"internal/diagnose TestRefusals", "test/e2e TestLauncherGoesByVolumesAndPods"},
+	"GPU0716": {"internal/diagnose TestRefusals", "internal/bind TestBinderReadsLaunchers"},
 }
 
 // checkElsewhere checks that a test is there and knows the code.

@@ -46,6 +46,7 @@ type Feed struct {
 	devices devices
 	classes map[string]*v1alpha1.GPUClass // by name
 	nodes   nodes
+	room    room
 	tree    tree
 	table   targets
 	claims  claims
@@ -62,7 +63,7 @@ func NewFeed(c *Client, w *Watcher, o FeedOptions) *Feed {
 	}
 	f := &Feed{
 		client: c, watcher: w, o: o, ask: make(chan struct{}, 1), changed: make(chan struct{}, 1), books: books.New(),
-		devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), tree: newTree(),
+		devices: newDevices(), classes: map[string]*v1alpha1.GPUClass{}, nodes: newNodes(), room: newRoom(), tree: newTree(),
 		table: targets{}, claims: claims{}, running: map[types.UID]bool{}, waitingVMs: map[types.UID]WaitingVM{}, said: map[string]string{},
 	}
 	f.books.SetNames(o.Listed, nil)

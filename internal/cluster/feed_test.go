@@ -129,12 +129,12 @@ func TestPodOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := decodeInto[corev1.Pod](t, fmt.Sprintf("{metadata: {name: p, namespace: acme, uid: u}, spec: %s, status: %s}", tc.spec, stdcmp.Or(tc.status, "{}")))
 			got, ok := PodOf(pod)
-			held, heldOK := PodOf(heldPod(pod))
+			held, heldOK := PodOf(heldPod(pod, &pool{}))
 			if ok != (tc.want != nil) || heldOK != ok {
 				t.Fatalf("needed: %t, as held %t", ok, heldOK)
 			}
 			if !ok {
-				if c := heldPod(pod).Spec.Containers; c != nil {
+				if c := heldPod(pod, &pool{}).Spec.Containers; c != nil {
 					t.Errorf("of the pod %v is held", c)
 				}
 				return
@@ -258,7 +258,7 @@ func TestNodeFrom(t *testing.T) {
 			f := newTestFeed()
 			f.nodes.alive["n1"] = tc.alive
 			for _, pod := range tc.pods {
-				f.podEvents().put(nil, heldPod(decodeInto[corev1.Pod](t, pod)))
+				f.podEvents().put(nil, heldPod(decodeInto[corev1.Pod](t, pod), &pool{}))
 			}
 			if tc.node != "" {
 				f.nodeEvents().put(nil, stored(t, tc.node))

@@ -53,7 +53,7 @@ func heap() uint64 {
 
 // fleetOf makes what caches hold of a cluster.
 func fleetOf(nodes, perNode, others int) (ns []*unstructured.Unstructured, ds []*v1alpha1.GPUDevice, ps []*corev1.Pod) {
-	now := metav1.NewMicroTime(time.Unix(1, 0))
+	now, alike := metav1.NewMicroTime(time.Unix(1, 0)), &pool{}
 	for i := range nodes {
 		name := fmt.Sprintf("worker-%d", i)
 		labels := map[string]any{"kubernetes.io/hostname": name, "nvidia.com/gpu.present": "true"}
@@ -85,14 +85,18 @@ func fleetOf(nodes, perNode, others int) (ns []*unstructured.Unstructured, ds []
 		}
 	}
 	for i := range others {
-		ps = append(ps, heldPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Namespace: "default", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1"}}))
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Namespace: "default", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1"}}
+		p.Spec.NodeName = fmt.Sprintf("worker-%d", i%nodes)
+		requests := corev1.ResourceList{"cpu": resource.MustParse(fmt.Sprintf("%dm", 100+i%20)), "memory": resource.MustParse("128Mi")}
+		p.Spec.Containers = []corev1.Container{{Name: "main", Image: "registry/image:v1", Resources: corev1.ResourceRequirements{Requests: requests}}}
+		ps = append(ps, heldPod(p, alike))
 	}
 	for i, d := range ds {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "launcher-" + d.Name, Namespace: d.Namespace, UID: types.UID(fmt.Sprint("launcher-", i)), ResourceVersion: "1"}}
 		p.Spec.NodeName = d.Status.Placement.Node
 		amounts := corev1.ResourceList{corev1.ResourceName(h200Name): resource.MustParse("1"), "devices.kubevirt.io/kvm": resource.MustParse("1"), "cpu": resource.MustParse("8")}
 		p.Spec.Containers = []corev1.Container{{Name: "compute", Image: "registry/virt-launcher:v1", Resources: corev1.ResourceRequirements{Limits: amounts, Requests: amounts}}}
-		ps = append(ps, heldPod(p))
+		ps = append(ps, heldPod(p, alike))
 	}
 	return ns, ds, ps
 }

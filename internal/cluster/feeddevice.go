@@ -86,6 +86,7 @@ func (f *Feed) deviceEvents() events {
 		gone: func() bool {
 			return each(f.devices.known, func(uid string) {
 				f.devices.lose(uid)
+				f.room.leave(uid)
 				f.books.DropDevice(uid)
 			})
 		},
@@ -105,6 +106,7 @@ func (f *Feed) putDevice(k known) bool {
 	}
 	f.devices.known[uid] = k
 	f.devices.find(k.device)
+	f.unreadable(launcherRef(k.device), f.room.device(k.device))
 	if !counts(k.device) {
 		f.books.DropDevice(uid)
 		return true
@@ -118,9 +120,13 @@ func (f *Feed) putDevice(k known) bool {
 
 func (f *Feed) dropDevice(uid string) bool {
 	f.devices.gone.add(uid)
-	_, had := f.devices.known[uid]
+	was, had := f.devices.known[uid]
+	if had {
+		f.unreadable(launcherRef(was.device), nil)
+	}
 	delete(f.devices.known, uid)
 	f.devices.lose(uid)
+	f.room.leave(uid)
 	f.books.DropDevice(uid)
 	return had
 }

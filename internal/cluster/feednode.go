@@ -115,7 +115,8 @@ func factsOf(d *manifest.Document) (*gpu.Node, error) {
 
 func (f *Feed) nodeEvents() events {
 	return events{
-		put: func(_, now metav1.Object) bool {
+		put: func(before, now metav1.Object) bool {
+			f.room.node(before, now)
 			d := f.document(now)
 			k := f.nodes.at(now.GetName())
 			facts, err := factsOf(&d)
@@ -126,11 +127,15 @@ func (f *Feed) nodeEvents() events {
 		drop: func(o metav1.Object) bool {
 			d := f.document(o)
 			f.unreadable(d.Ref(), nil)
+			f.room.index.drop(o.GetName())
 			k := f.nodes.at(o.GetName())
 			k.facts, k.doubt = nil, false
 			return f.tell(o.GetName())
 		},
 		gone: func() bool {
+			for name := range f.room.index.nodes {
+				f.room.index.drop(name)
+			}
 			return f.each(func(k *node) { k.facts, k.doubt = nil, false })
 		},
 	}

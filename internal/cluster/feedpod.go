@@ -51,7 +51,7 @@ func extendedOf(r *corev1.ResourceRequirements) usage.Requests {
 func PodOf(pod *corev1.Pod) (p usage.Pod, ok bool) {
 	p = usage.Pod{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName,
-		Done:  pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Done:  ended(pod),
 		Level: extendedOf(pod.Spec.Resources),
 	}
 	ok = p.Level != nil
@@ -72,7 +72,7 @@ func PodOf(pod *corev1.Pod) (p usage.Pod, ok bool) {
 // pluginOf returns the node of a pod of the device plugin, and what it says there.
 func pluginOf(pod *corev1.Pod) (node string, p plugin, ok bool) {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if owner == nil || pod.Spec.NodeName == "" || ended(pod) {
 		return "", p, false
 	}
 	for i := range pod.Spec.Containers {
@@ -83,10 +83,13 @@ func pluginOf(pod *corev1.Pod) (node string, p plugin, ok bool) {
 	return "", p, false
 }
 
-// heldPod is what a cache holds of a pod: next to nothing, unless it has extended
-// resources or is the device plugin's.
-func heldPod(pod *corev1.Pod) *corev1.Pod {
+// heldPod is what a cache holds of a pod: what it requests in all, as its overhead, and
+// where; and its containers if it has extended resources or is the device plugin's.
+func heldPod(pod *corev1.Pod, p *pool) *corev1.Pod {
 	out := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: identity(&pod.ObjectMeta)}
+	if pod.Spec.NodeName != "" && !ended(pod) {
+		out.Spec.NodeName, out.Spec.Overhead = p.text(pod.Spec.NodeName), p.list(requestsOnce(pod))
+	}
 	_, _, isPlugin := pluginOf(pod)
 	if _, counts := PodOf(pod); !counts && !isPlugin {
 		return out
@@ -104,12 +107,19 @@ func heldPod(pod *corev1.Pod) *corev1.Pod {
 	if isPlugin {
 		out.OwnerReferences = pod.OwnerReferences
 	}
-	out.Spec = corev1.PodSpec{
-		NodeName: pod.Spec.NodeName, Resources: heldResources(pod.Spec.Resources),
-		Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
-	}
+	out.Spec.NodeName, out.Spec.Resources = pod.Spec.NodeName, heldResources(pod.Spec.Resources)
+	out.Spec.Containers, out.Spec.InitContainers = containers(pod.Spec.Containers), containers(pod.Spec.InitContainers)
 	out.Status.Phase = pod.Status.Phase
 	return out
+}
+
+// requestsOnce returns what a pod requests, also one that is held already: no container of
+// such a one has a name.
+func requestsOnce(pod *corev1.Pod) corev1.ResourceList {
+	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].Name == "" {
+		return pod.Spec.Overhead
+	}
+	return requests(pod)
 }
 
 func heldResources(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
@@ -145,6 +155,10 @@ func (f *Feed) podEvents() events {
 	return events{
 		put: func(before, now metav1.Object) bool {
 			pod := now.(*corev1.Pod)
+			if before != nil {
+				f.room.pod(before.(*corev1.Pod), -1)
+			}
+			f.room.pod(pod, 1)
 			changed := f.putPlugin(before, pod)
 			p, ok := PodOf(pod)
 			if !ok {
@@ -160,6 +174,7 @@ func (f *Feed) podEvents() events {
 			return true
 		},
 		drop: func(o metav1.Object) bool {
+			f.room.pod(o.(*corev1.Pod), -1)
 			changed := f.dropPlugin(o.(*corev1.Pod))
 			namespace, known := namespaces[o.GetUID()]
 			if !known {
@@ -175,6 +190,7 @@ func (f *Feed) podEvents() events {
 			}
 			clear(namespaces)
 			clear(f.nodes.plugins)
+			clear(f.room.index.used)
 			f.each(func(*node) {})
 			return true
 		},
@@ -273,6 +289,7 @@ func (f *Feed) vmiEvents() events {
 	listed := map[types.UID]usage.VMI{} // in the books
 	drop := func(uid types.UID) bool {
 		was, known := listed[uid]
+		f.room.launched(string(uid), nil)
 		if known {
 			f.books.DropVMI(was.Namespace, was.UID)
 		}
@@ -289,6 +306,7 @@ func (f *Feed) vmiEvents() events {
 				return len(v.ActivePods) == 0 && drop(now.GetUID()) || changed
 			}
 			listed[now.GetUID()] = v
+			f.room.launched(v.UID, v.ActivePods)
 			f.books.PutVMI(v)
 			return true
 		},

@@ -17,108 +17,141 @@ import (
 
 // NodeIndex is what decides whether a launcher can run on a node, prepared for
 // many questions. It keeps the nodes that it was made of, which must not change.
-// It is safe for concurrent use.
+// It is safe for concurrent use, unless it is kept up to date.
 type NodeIndex struct {
 	nodes    map[string]*hosting
-	lengths  []int // of the nodes' names, each once
+	used     map[string]amounts // by what runs or is to run there, also where no node is known
+	lengths  map[int]int        // of the nodes' names, and how many have each
+	said     map[corev1.Taint]alloc.Verdict
 	leaveOut func(corev1.ResourceName) bool
 }
 
 // hosting is what one node has for a launcher.
 type hosting struct {
-	node    *corev1.Node
-	taints  []corev1.Taint  // that keep pods away
-	tainted []alloc.Verdict // what to say of each
-	free    amounts
+	node   *corev1.Node
+	taints []corev1.Taint // that keep pods away
+	has    amounts
 }
 
-// amounts are millis of CPU, and units of all else, by what a node has at all.
+// amounts are millis of CPU, and units of all else.
 type amounts map[corev1.ResourceName]int64
 
 // IndexNodes prepares nodes and the pods that run or are to run on them. Resources
 // that leaveOut names, the GPUs, are not counted; nil counts all.
 func IndexNodes(nodes []*corev1.Node, pods []*corev1.Pod, leaveOut func(corev1.ResourceName) bool) *NodeIndex {
-	if leaveOut == nil {
-		leaveOut = func(corev1.ResourceName) bool { return false }
+	x := newNodeIndex()
+	if leaveOut != nil {
+		x.leaveOut = leaveOut
 	}
-	x := &NodeIndex{nodes: make(map[string]*hosting, len(nodes)), leaveOut: leaveOut}
 	for _, n := range nodes {
-		h := &hosting{node: n, free: amounts{}}
-		for name, q := range n.Status.Allocatable {
-			if v := valueOf(name, q); v > 0 {
-				h.free[name] = v
-			}
-		}
-		x.nodes[n.Name] = h
-		if at, found := slices.BinarySearch(x.lengths, len(n.Name)); !found {
-			x.lengths = slices.Insert(x.lengths, at, len(n.Name))
-		}
-	}
-	said := map[corev1.Taint]alloc.Verdict{}
-	for _, h := range x.nodes {
-		x.keepAway(h, said)
+		x.put(n)
 	}
 	for _, p := range pods {
-		if h := x.nodes[p.Spec.NodeName]; h != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			h.free.take(requests(p))
+		if p.Spec.NodeName != "" && !ended(p) {
+			x.take(p.Spec.NodeName, requests(p), 1)
+		}
+	}
+	for _, h := range x.nodes { // nothing is left to be noted while it is used
+		for _, t := range h.taints {
+			x.tell(t)
 		}
 	}
 	return x
 }
 
-// keepAway notes the taints that keep pods away. Nodes with the same taints share
-// what is said of them.
-func (x *NodeIndex) keepAway(h *hosting, said map[corev1.Taint]alloc.Verdict) {
-	for _, t := range h.node.Spec.Taints {
-		if t.Effect != corev1.TaintEffectNoSchedule && t.Effect != corev1.TaintEffectNoExecute {
-			continue
+func newNodeIndex() *NodeIndex {
+	return &NodeIndex{
+		nodes: map[string]*hosting{}, used: map[string]amounts{}, lengths: map[int]int{}, said: map[corev1.Taint]alloc.Verdict{},
+		leaveOut: func(corev1.ResourceName) bool { return false },
+	}
+}
+
+// put adds a node or replaces it. Of pods there it changes nothing.
+func (x *NodeIndex) put(n *corev1.Node) {
+	h := &hosting{node: n, has: amounts{}}
+	for name, q := range n.Status.Allocatable {
+		if v := valueOf(name, q); v > 0 {
+			h.has[name] = v
 		}
-		same := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect} // added at any time
-		if said[same] == "" {
-			said[same] = x.tell(same)
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute {
+			h.taints = append(h.taints, t)
 		}
-		h.taints, h.tainted = append(h.taints, t), append(h.tainted, said[same])
+	}
+	if x.nodes[n.Name] == nil {
+		x.lengths[len(n.Name)]++
+		clear(x.said) // something may have its name in it
+	}
+	x.nodes[n.Name] = h
+}
+
+// drop takes a node away.
+func (x *NodeIndex) drop(name string) {
+	if x.nodes[name] == nil {
+		return
+	}
+	delete(x.nodes, name)
+	x.lengths[len(name)]--
+	if x.lengths[len(name)] == 0 {
+		delete(x.lengths, len(name))
+	}
+}
+
+// beyond is what a pod requests at most of anything: what is beyond cannot be told from
+// it, and a thousand such pods do not exceed an int64.
+const beyond = 1 << 53
+
+// take notes what so many pods request on a node; fewer than none are given back.
+func (x *NodeIndex) take(node string, requested corev1.ResourceList, pods int64) {
+	used := x.used[node]
+	if used == nil {
+		used = amounts{}
+		x.used[node] = used
+	}
+	used[corev1.ResourcePods] += pods
+	for name, q := range requested {
+		if name != corev1.ResourcePods {
+			used[name] += pods * min(valueOf(name, q), beyond)
+		}
+	}
+	if used[corev1.ResourcePods] == 0 {
+		delete(x.used, node)
 	}
 }
 
 // tell returns what is said of a taint: no part of it that has a node's name.
 func (x *NodeIndex) tell(t corev1.Taint) alloc.Verdict {
-	if x.namesNode(t.Key) {
-		return alloc.Verdict("untolerated taint of effect " + t.Effect)
+	t.TimeAdded = nil
+	said, known := x.said[t]
+	if known {
+		return said
 	}
-	if x.namesNode(t.Value) {
-		t.Value = ""
+	about := t
+	switch {
+	case x.namesNode(t.Key):
+		said = alloc.Verdict("untolerated taint of effect " + t.Effect)
+	case x.namesNode(t.Value):
+		about.Value = ""
+		fallthrough
+	default:
+		said = alloc.Verdict("untolerated taint " + about.ToString())
 	}
-	return alloc.Verdict("untolerated taint " + t.ToString())
+	x.said[t] = said
+	return said
 }
 
 // namesNode reports that the name of an indexed node is anywhere in a text.
 func (x *NodeIndex) namesNode(text string) bool {
 	text = strings.ToLower(text) // as names of nodes are
 	for at := range text {
-		for _, length := range x.lengths {
-			if length > len(text)-at {
-				break
-			}
-			if length > 0 && x.nodes[text[at:at+length]] != nil {
+		for length := range x.lengths {
+			if length > 0 && length <= len(text)-at && x.nodes[text[at:at+length]] != nil {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// take subtracts what a pod requests.
-func (a amounts) take(requested corev1.ResourceList) {
-	for name, q := range requested {
-		if free, has := a[name]; has {
-			v := valueOf(name, q)
-			a[name] = max(free, math.MinInt64+v) - v
-		}
-	}
-	if _, has := a[corev1.ResourcePods]; has {
-		a[corev1.ResourcePods]--
-	}
 }
 
 // requests returns what the scheduler counts for a pod: containers, init
@@ -158,23 +191,29 @@ const (
 // name in it, for tenants read it. The launcher must not be one of the indexed pods. A node
 // that is cordoned is closed by its Snapshot, not here.
 func (x *NodeIndex) Fits(pod *corev1.Pod) func(node string) alloc.Verdict {
+	return x.fits(pod, func(string, corev1.ResourceName) int64 { return 0 })
+}
+
+// fits is Fits where more is taken of a node than pods have.
+func (x *NodeIndex) fits(pod *corev1.Pod, more func(node string, name corev1.ResourceName) int64) func(node string) alloc.Verdict {
 	l := &launcher{
 		tolerations: pod.Spec.Tolerations,
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(pod),
 		needs:       x.needs(pod),
 	}
-	checks := []func(*hosting) alloc.Verdict{l.tolerates, l.selects, l.hasRoom}
 	return func(node string) alloc.Verdict {
 		h := x.nodes[node]
 		if h == nil {
 			return notKnown
 		}
-		for _, check := range checks {
-			if v := check(h); v != "" {
-				return v
-			}
+		if t, untolerated := l.untolerated(h); untolerated {
+			return x.tell(t)
 		}
-		return ""
+		if v := l.selects(h); v != "" {
+			return v
+		}
+		used := x.used[node]
+		return l.hasRoom(h, func(name corev1.ResourceName) int64 { return used[name] + more(node, name) })
 	}
 }
 
@@ -207,15 +246,11 @@ func (x *NodeIndex) needs(pod *corev1.Pod) []need {
 	return out
 }
 
-func (l *launcher) tolerates(h *hosting) alloc.Verdict {
+func (l *launcher) untolerated(h *hosting) (corev1.Taint, bool) {
 	if len(h.taints) == 0 {
-		return ""
+		return corev1.Taint{}, false
 	}
-	taint, untolerated := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), h.taints, l.tolerations, nil, false)
-	if !untolerated {
-		return ""
-	}
-	return h.tainted[slices.Index(h.taints, taint)]
+	return scheduling.FindMatchingUntoleratedTaint(logr.Discard(), h.taints, l.tolerations, nil, false)
 }
 
 func (l *launcher) selects(h *hosting) alloc.Verdict {
@@ -228,14 +263,14 @@ func (l *launcher) selects(h *hosting) alloc.Verdict {
 	return ""
 }
 
-func (l *launcher) hasRoom(h *hosting) alloc.Verdict {
+func (l *launcher) hasRoom(h *hosting, taken func(corev1.ResourceName) int64) alloc.Verdict {
 	for i := range l.needs {
 		n := &l.needs[i]
-		free, has := h.free[n.resource]
+		has, some := h.has[n.resource]
 		switch {
-		case !has:
+		case !some:
 			return n.no
-		case free < n.amount:
+		case has-taken(n.resource) < n.amount:
 			return n.tooLittle
 		}
 	}

@@ -27,17 +27,18 @@ func CacheOptions() cache.Options {
 	for _, add := range []func(*runtime.Scheme) error{kubernetes.AddToScheme, v1alpha1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
-	return cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true, DefaultTransform: transform}
+	return cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true, DefaultTransform: (&pool{}).transform}
 }
 
-func transform(obj any) (any, error) {
+// transform cuts an object down to what is held of it.
+func (p *pool) transform(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *metav1.PartialObjectMetadata:
 		trimMetadata(o)
 	case *unstructured.Unstructured:
 		trim(o.Object)
 	case *corev1.Pod:
-		return heldPod(o), nil
+		return heldPod(o, p), nil
 	case *corev1.ResourceQuota:
 		return &corev1.ResourceQuota{TypeMeta: o.TypeMeta, ObjectMeta: identity(&o.ObjectMeta), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
 	case *appsv1.DaemonSet:

@@ -104,6 +104,7 @@ func TestTrimmedTwice(t *testing.T) {
 		"a DaemonSet": decodeInto[appsv1.DaemonSet](t, `{metadata: {name: d, uid: u}, spec: {template: {spec: {containers: [{image: "a:1"}]}}}}`),
 		"a quota":     decodeInto[corev1.ResourceQuota](t, `{metadata: {name: q, labels: {a: b}}, spec: {hard: {requests.nvidia.com/X: 4}}}`),
 	}
+	transform := CacheOptions().DefaultTransform
 	for name, o := range objects {
 		t.Run(name, func(t *testing.T) {
 			once, err := transform(o)

@@ -194,6 +194,8 @@ func constructed() map[Code]*Refusal {
 		QueueTooLong(object, 4711, 600),
 		NotAnswered(object, 3*time.Second),
 		UnitsLost(object, "acme-dev", "train", "worker-7", string(h200)),
+		LauncherTooLong(object, 20000, 16384),
+		LauncherUnreadable(object, "unexpected end of JSON input"),
 	} {
 		out[r.Code] = r
 	}
@@ -228,6 +230,8 @@ func TestRefusals(t *testing.T) {
 		"GPU0711": {"4711 devices wait for the binder's answer, and it gives 600 in the time that a start waits", "too many VMs start at once; try again in a moment"},
 		"GPU0712": {"the binder did not answer within 3s; what the start had taken is given back", "no place for the VM was found in time; try again in a moment"},
 		"GPU0713": {"node worker-7 serves the units of GPUDevice train (nvidia.com/GH100_H200_SXM_141GB) no more", "the units of GPUDevice train are gone; the VM can start when they are back or replaced"},
+		"GPU0715": {"what the VM asks of a node comes to 20000 bytes, and a bind request takes 16384", "the VM asks too much of a node: 20000 bytes, and 16384 at most; fewer terms of node affinity, fewer tolerations or a pod anti-affinity to fewer pods will do"},
+		"GPU0716": {"the bind request does not say what the launcher needs of a node: unexpected end of JSON input", "what the VM asks of a node cannot be read; try again in a moment"},
 	}
 	got := map[Code][2]string{}
 	for code, r := range constructed() {

@@ -160,4 +160,16 @@ func Told(object, code, text string) *Refusal {
 	return &Refusal{Finding: f, Tenant: text}
 }
 
+// LauncherTooLong refuses a start whose VM asks more of a node than a bind request takes,
+// both in bytes.
+func LauncherTooLong(object string, bytes, most int) *Refusal {
+	return refuse("GPU0715", object, Values{"count": number(bytes), "most": number(most)})
+}
+
+// LauncherUnreadable refuses a start whose bind request says what no binder of this
+// version can read.
+func LauncherUnreadable(object, problem string) *Refusal {
+	return refuse("GPU0716", object, Values{"problem": oneLine(problem)})
+}
+
 func number[N int | int32](n N) string { return strconv.FormatInt(int64(n), 10) }

@@ -76,6 +76,9 @@ func secretPlacement(t *rapid.T, kind string) error {
 	if r.Kind == alloc.Constrained {
 		r.Verdicts = []alloc.Tally{{Verdict: "untolerated taint", Nodes: int(secretNumber().Draw(t, "refused"))}}
 	}
+	if r.Kind != alloc.Invalid && rapid.Bool().Draw(t, "stuck") {
+		r.Stuck = []alloc.Stuck{{Node: "secret-node", Verdict: "untolerated taint"}}
+	}
 	if r.Kind != alloc.Invalid && rapid.Bool().Draw(t, "missing") {
 		r.Missing = &alloc.Missing{Node: "secret-node", Asks: []alloc.Ask{{Resource: a10, Units: 1}}}
 	}
@@ -90,6 +93,7 @@ func secretConstructed(t *rapid.T) []error {
 		QueueTooLong("vm/acme-dev/x", int(n), int(n)),
 		NotAnswered("vm/acme-dev/x", time.Duration(n)*time.Second),
 		UnitsLost("vm/acme-dev/x", "acme-dev", "train", "secret-node", string(a10)),
+		LauncherUnreadable("vm/acme-dev/x", fmt.Sprintf("secret-node: %d", n)),
 		errors.New("read secret-node: " + fmt.Sprint(n)),
 		fmt.Errorf("secret-sibling: %w", tenant.ErrNotTenant),
 	}
@@ -114,7 +118,7 @@ func TestTenantReadsNoSecrets(t *testing.T) {
 			kept[r.Code] = kept[r.Code] || secrets.MatchString(r.Message)
 		}
 	})
-	for _, code := range []Code{"GPU0601", "GPU0605", "GPU0610", "GPU0611", "GPU0704", "GPU0705", "GPU0711", "GPU0713"} {
+	for _, code := range []Code{"GPU0601", "GPU0605", "GPU0610", "GPU0611", "GPU0704", "GPU0705", "GPU0711", "GPU0713", "GPU0716"} {
 		if !kept[code] {
 			t.Errorf("no %s with a secret came up", code)
 		}

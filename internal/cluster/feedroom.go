@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/alloc"
+	"github.com/gpuctl/gpuctl/internal/gpu"
+)
+
+// room is what nodes have for launchers: what pods leave, less what the launchers of
+// starts will take that were given a node and are not there yet.
+type room struct {
+	index  *NodeIndex
+	starts map[string]starting // by the UID of the device that says what the launcher needs
+	on     map[string]set      // their UIDs, by node
+	of     map[string]set      // and by the UID of the VMI
+	active map[string]set      // nodes of the pods of a VMI, by its UID
+}
+
+// starting is a start that was given a node.
+type starting struct {
+	node, vmi string // vmi is "" until its UID is known
+	text      string // what the launcher needs
+	requested amounts
+}
+
+func newRoom() room {
+	return room{index: newNodeIndex(), starts: map[string]starting{}, on: map[string]set{}, of: map[string]set{}, active: map[string]set{}}
+}
+
+// pod counts what a pod requests so many times.
+func (r *room) pod(p *corev1.Pod, times int64) {
+	if p.Spec.NodeName != "" && !ended(p) {
+		r.index.take(p.Spec.NodeName, p.Spec.Overhead, times)
+	}
+}
+
+// node takes a Node, if it has changed.
+func (r *room) node(before, now metav1.Object) {
+	n := hostNode(now.(*unstructured.Unstructured))
+	if before != nil && r.index.nodes[n.Name] != nil && reflect.DeepEqual(hostNode(before.(*unstructured.Unstructured)), n) {
+		return
+	}
+	r.index.put(n)
+}
+
+// hostNode is what launchers find on a node. An amount that is none is left out.
+func hostNode(u *unstructured.Unstructured) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), Labels: u.GetLabels()}}
+	taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "taints")
+	for _, t := range taints {
+		m, _ := t.(map[string]any)
+		word := func(key string) string { s, _ := m[key].(string); return s }
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: word("key"), Value: word("value"), Effect: corev1.TaintEffect(word("effect"))})
+	}
+	has, _, _ := unstructured.NestedMap(u.Object, "status", "allocatable")
+	for name, amount := range has {
+		if q, err := resource.ParseQuantity(fmt.Sprint(amount)); err == nil {
+			if n.Status.Allocatable == nil {
+				n.Status.Allocatable = corev1.ResourceList{}
+			}
+			n.Status.Allocatable[corev1.ResourceName(name)] = q
+		}
+	}
+	return n
+}
+
+// launcherText is what a device says a launcher needs on the node that it was answered;
+// "" where it does not.
+func launcherText(d *v1alpha1.GPUDevice) string {
+	if q := d.Status.BindRequest; q != nil && q.Answer != nil && q.Answer.Node != "" {
+		return q.Launcher
+	}
+	return ""
+}
+
+// launcherRef names what a device says of a launcher, for messages.
+func launcherRef(d *v1alpha1.GPUDevice) string {
+	return "the launcher of GPUDevice " + d.Namespace + "/" + d.Name
+}
+
+// device takes what a device says of a start. One that cannot be read takes nothing.
+func (r *room) device(d *v1alpha1.GPUDevice) error {
+	uid, text := string(d.UID), launcherText(d)
+	was := r.starts[uid]
+	r.leave(uid)
+	if text == "" {
+		return nil
+	}
+	now := starting{node: d.Status.BindRequest.Answer.Node, text: text}
+	if a := d.Status.Attachment; a != nil {
+		now.vmi = string(a.VMIUID)
+	}
+	if _, there := r.active[now.vmi][now.node]; there {
+		return nil
+	}
+	if now.requested = was.requested; was.text != text {
+		spec, err := ReadLauncher(text)
+		if err != nil {
+			return err
+		}
+		now.requested = amountsOf(spec)
+	}
+	r.starts[uid] = now
+	addTo(r.on, now.node, uid)
+	addTo(r.of, now.vmi, uid)
+	return nil
+}
+
+// leave forgets the start of a device.
+func (r *room) leave(uid string) {
+	s, known := r.starts[uid]
+	if !known {
+		return
+	}
+	delete(r.starts, uid)
+	removeFrom(r.on, s.node, uid)
+	removeFrom(r.of, s.vmi, uid)
+}
+
+// launched takes the pods of a VMI: the nodes by their UIDs. A launcher that is on its
+// node counts as a pod from now on.
+func (r *room) launched(vmi string, pods map[string]string) {
+	delete(r.active, vmi)
+	for _, node := range pods {
+		if node == "" {
+			continue
+		}
+		addTo(r.active, vmi, node)
+		for uid := range maps.Clone(r.of[vmi]) {
+			if r.starts[uid].node == node {
+				r.leave(uid)
+			}
+		}
+	}
+}
+
+func addTo(sets map[string]set, key, item string) {
+	if sets[key] == nil {
+		sets[key] = set{}
+	}
+	sets[key][item] = struct{}{}
+}
+
+func removeFrom(sets map[string]set, key, item string) {
+	delete(sets[key], item)
+	if len(sets[key]) == 0 {
+		delete(sets, key)
+	}
+}
+
+// amountsOf is what a launcher takes of a node, itself as a pod among it.
+func amountsOf(spec *corev1.PodSpec) amounts {
+	out := amounts{}
+	for name, q := range requests(&corev1.Pod{Spec: *spec}) {
+		out[name] = min(valueOf(name, q), beyond)
+	}
+	out[corev1.ResourcePods] = 1
+	return out
+}
+
+// Room is what nodes have for launchers, and what has been given away of it since. It is
+// only good within [Feed.View].
+type Room struct {
+	room  *room
+	given map[string]amounts
+}
+
+// Room returns what nodes have for launchers.
+func (v View) Room() *Room {
+	names := v.f.books.Names()
+	v.f.room.index.leaveOut = func(name corev1.ResourceName) bool { return names.Has(gpu.ResourceName(name)) }
+	return &Room{room: &v.f.room, given: map[string]amounts{}}
+}
+
+// Fits returns a function that says whether a launcher could run on a node, as
+// [NodeIndex.Fits]. Who was given a node and is not there yet counts, but for the starts
+// of the devices of the UIDs own.
+func (r *Room) Fits(launcher *corev1.PodSpec, own []string) func(node string) alloc.Verdict {
+	return r.room.index.fits(&corev1.Pod{Spec: *launcher}, func(node string, name corev1.ResourceName) int64 {
+		sum := r.given[node][name]
+		for uid := range r.room.on[node] {
+			if !slices.Contains(own, uid) {
+				sum += r.room.starts[uid].requested[name]
+			}
+		}
+		return sum
+	})
+}
+
+// Give counts a launcher on a node from now on.
+func (r *Room) Give(launcher *corev1.PodSpec, node string) {
+	given := r.given[node]
+	if given == nil {
+		given = amounts{}
+		r.given[node] = given
+	}
+	for name, n := range amountsOf(launcher) {
+		given[name] += n
+	}
+}
