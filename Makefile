@@ -1,5 +1,5 @@
-# Needs Go, make and git; race also a C compiler. All other tools are pinned in
-# tools/go.mod and built from source on first use.
+# Needs Go, make and git; test, race and chaos also a C compiler. All other tools are
+# pinned in tools/go.mod and built from source on first use.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,8 +16,9 @@ LDFLAGS := -s -w -X github.com/gpuctl/gpuctl/internal/cli.version=$(VERSION)
 MODULES  := . tools test/bench/kubectl test/cluster/controlplane test/cluster/kubevirt
 FUZZTIME ?= 10s
 CHAOSTIME ?= 10m
+PAUSES ?= 100
 # Each starts a control plane or two: one after the other.
-ON_CLUSTER := ./internal/bind ./test/api/... ./test/cluster/... ./test/e2e/... ./test/demo/...
+ON_CLUSTER := ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/e2e/... ./test/demo/...
 
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum
@@ -99,8 +100,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 
 .PHONY: chaos
 chaos: export CGO_ENABLED := 1
-chaos: cluster ## Kill and pause leaders under load for CHAOSTIME (10m), under the race detector
+chaos: cluster ## Kill and pause leaders under load for CHAOSTIME (10m), under the race detector; stop real processes PAUSES (100) times
 	GPUCTL_CHAOS=$(CHAOSTIME) go test -race -v -count=1 -timeout 40m -run '^TestChaos$$' ./internal/bind
+	CGO_ENABLED=0 GPUCTL_PAUSES=$(PAUSES) go test -v -count=1 -timeout 40m ./test/pause
 
 .PHONY: bench
 bench: build ## Run the benchmarks, and time whole commands against others
