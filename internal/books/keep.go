@@ -76,4 +76,6 @@ func (r *Round) Let(key string, room Room) {
 	}
 }
 
-func keptUID(key string, resource gpu.ResourceName) string { return "kept " + key + " " + string(resource) }
+func keptUID(key string, resource gpu.ResourceName) string {
+	return "kept " + key + " " + string(resource)
+}

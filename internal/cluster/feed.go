@@ -41,19 +41,19 @@ type Feed struct {
 	ask     chan struct{} // for the agents, before it is time
 	changed chan struct{}
 
-	mu      sync.Mutex
-	books   *books.Books
-	devices devices
-	classes map[string]*v1alpha1.GPUClass // by name
-	nodes   nodes
-	room    room
-	tree    tree
-	table   targets
-	claims  claims
-	running map[types.UID]bool // VMIs that have not ended
+	mu         sync.Mutex
+	books      *books.Books
+	devices    devices
+	classes    map[string]*v1alpha1.GPUClass // by name
+	nodes      nodes
+	room       room
+	tree       tree
+	table      targets
+	claims     claims
+	running    map[types.UID]bool // VMIs that have not ended
 	waitingVMs map[types.UID]WaitingVM
-	next    chan struct{}      // closed at the next change; nil: nobody waits for it
-	said    map[string]string  // what was logged of objects that cannot be read
+	next       chan struct{}     // closed at the next change; nil: nobody waits for it
+	said       map[string]string // what was logged of objects that cannot be read
 }
 
 // NewFeed makes a feed, and has the watcher follow its kinds: both are to be started.

@@ -25,10 +25,16 @@ type vfGroup struct {
 // vfWants asks for the vGPUs of NVIDIA's vendor VFIO framework: virtual functions on
 // driver nvidia with a type set. KubeVirt's own plugin offers those from 1.9 on
 // (shouldPermitNvidia), by PCI id and nothing else, so one id must be one thing in the
-// whole cluster.
-func (p *planner) vfWants(wholeCards map[gpu.ID]bool, ask func(want)) {
+// whole cluster. Names of mediated devices that a plugin serves are that plugin's.
+func (p *planner) vfWants(wholeCards map[gpu.ID]bool, plugin map[gpu.ResourceName]bool, ask func(want)) {
 	for _, g := range p.vfGroups() {
-		if w, ok := p.vfWant(g, wholeCards[g.id]); ok {
+		w, ok := p.vfWant(g, wholeCards[g.id])
+		switch _, named := p.vfName(g); {
+		case !ok:
+		case plugin[w.name] && !named:
+			what := fmt.Sprintf("%s: a plugin serves %s for mediated devices of other nodes, and KubeVirt would serve it for %d virtual functions of %s", someOf(g.nodes()), w.name, g.count, g.id.Selector())
+			p.report("GPU0335", p.object, diagnose.Values{"what": what, "name": string(w.name), "permit": permitFlag(g.id, w.name), "or": ", under a name of its own"})
+		default:
 			ask(w)
 		}
 	}

@@ -27,12 +27,16 @@ func (p *planner) vgpuWants(all map[pair]*want, ask func(want)) {
 	if p.in.Target.Object == nil {
 		return
 	}
-	p.mdevWants(ask)
+	plugin := map[gpu.ResourceName]bool{}
+	p.mdevWants(func(w want) {
+		plugin[w.name] = plugin[w.name] || !w.inTree
+		ask(w)
+	})
 	wholeCards := map[gpu.ID]bool{}
 	for k := range all {
 		wholeCards[k.id] = wholeCards[k.id] || k.mdev == "" && !k.name.IsVGPU()
 	}
-	p.vfWants(wholeCards, ask)
+	p.vfWants(wholeCards, plugin, ask)
 }
 
 // mdevWants asks for the mediated devices that nodes have. A type that could be made

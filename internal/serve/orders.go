@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	kubevirt "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -52,6 +53,9 @@ func (p *process) meetOrders() error {
 	}
 	starts := attach.Options{
 		Feed: p.feed, Client: common.Client, Live: common.Live, Now: time.Now, Log: p.o.Log.WithName("starts"),
+		Launcher: func(ctx context.Context, v *kubevirt.VirtualMachineInstance) (string, error) {
+			return cluster.LauncherOf(ctx, common.Live, v)
+		},
 	}
 	if l := &p.s.LeaderElection; l.Enabled {
 		starts.Lease = types.NamespacedName{Namespace: l.Namespace, Name: v1alpha1.ControllerLease}

@@ -41,7 +41,7 @@ func references(text string, args ...any) string { return fmt.Sprintf(text, args
 // vmi makes a VMI that references devices, as YAML.
 func (m *market) vmi(name, refs string) *unstructured.Unstructured {
 	u := m.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {namespace: " + m.acme + ", name: " + name + `}, spec: {
-		terminationGracePeriodSeconds: 0, domain: {devices: {}, resources: {requests: {memory: 64Mi}}}}}`)
+		terminationGracePeriodSeconds: 0, tolerations: [{key: nvidia.com/gpu, operator: Exists}], domain: {devices: {}, resources: {requests: {memory: 64Mi}}}}}`)
 	u.SetLabels(map[string]string{v1alpha1.LabelDeviceReference: v1alpha1.ValueTrue})
 	u.SetAnnotations(map[string]string{v1alpha1.AnnotationDevices: refs})
 	return u
