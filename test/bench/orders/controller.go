@@ -56,7 +56,8 @@ func install(ctx context.Context, c testcluster.Running, gpuctl string) error {
 	return nil
 }
 
-// start starts a controller. One that ends by itself ends the context.
+// start starts a controller, and waits until it is ready and leads. One that ends by
+// itself ends the context. It is returned also with an error, if it was started.
 func start(ctx context.Context, cancel context.CancelCauseFunc, c testcluster.Running, admin client.Client, gpuctl string) (*controller, error) {
 	settings := &corev1.ConfigMap{}
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: fleet.Namespace, Name: controllerName}, settings); err != nil {
@@ -101,7 +102,8 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, c testcluster.Ru
 		text, _ := os.ReadFile(p.log)
 		cancel(fmt.Errorf("the controller ended by itself: %s; its log ends with:\n%s", p.cmd.ProcessState, text[max(0, len(text)-2000):]))
 	}()
-	return p, p.awaitReady(ctx, admin)
+	err = p.awaitReady(ctx, admin)
+	return p, err
 }
 
 // awaitReady waits until it leads, and would get calls.

@@ -164,10 +164,11 @@ func (f *filler) replace(ctx context.Context, i int) error {
 			err = f.client.Get(ctx, client.ObjectKeyFromObject(now), now)
 			return now.Status.HoldsUnits(), err
 		}
-		if err = f.client.Create(ctx, now); apierrors.IsForbidden(err) {
-			return false, nil
+		err = f.client.Create(ctx, now)
+		ordered = err == nil
+		if apierrors.IsForbidden(err) {
+			err = nil // there is no room yet
 		}
-		ordered = true
 		return false, err
 	})
 	if err != nil {

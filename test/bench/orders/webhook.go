@@ -73,17 +73,17 @@ func (o *webhookOptions) run(ctx context.Context, out io.Writer) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			var sides [2]*side
-			for i, c := range []testcluster.Running{empty, full} {
-				s, err := o.side(ctx, cancel, c, crowd{nodes: o.nodes, devices: i * o.devices})
-				if s != nil {
-					defer s.controller.stop()
+			defer func() {
+				for _, s := range sides {
+					s.stop()
 				}
-				if err != nil {
+			}()
+			for i, c := range []testcluster.Running{empty, full} {
+				var err error
+				if sides[i], err = o.side(ctx, cancel, c, crowd{nodes: o.nodes, devices: i * o.devices}); err != nil {
 					return err
 				}
-				sides[i] = s
 			}
-			fmt.Fprintf(os.Stderr, "orders: the controllers have been ready for %s and more; measuring\n", settled)
 			return o.compare(ctx, out, sides)
 		}, testcluster.APIOnly())
 	}, testcluster.APIOnly())
@@ -92,6 +92,8 @@ func (o *webhookOptions) run(ctx context.Context, out io.Writer) error {
 // settled is how long a controller is left alone once it is ready.
 const settled = 10 * time.Second
 
+// side fills a cluster and starts its controller, which knows all that there is. It is
+// returned also with an error, if there is a controller to stop.
 func (o *webhookOptions) side(ctx context.Context, cancel context.CancelCauseFunc, c testcluster.Running, of crowd) (*side, error) {
 	f, err := newFiller(c.Config, of)
 	if err != nil {
@@ -117,6 +119,12 @@ func (o *webhookOptions) side(ctx context.Context, cancel context.CancelCauseFun
 		return s, context.Cause(ctx)
 	case <-time.After(settled):
 		return s, nil
+	}
+}
+
+func (s *side) stop() {
+	if s != nil {
+		s.controller.stop()
 	}
 }
 
