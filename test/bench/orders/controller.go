@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -59,8 +60,10 @@ func install(ctx context.Context, c testcluster.Running, gpuctl string) error {
 // start starts a controller, and waits until it is ready and leads. One that ends by
 // itself ends the context. It is returned also with an error, if it was started.
 func start(ctx context.Context, cancel context.CancelCauseFunc, c testcluster.Running, admin client.Client, gpuctl string) (*controller, error) {
-	settings := &corev1.ConfigMap{}
-	if err := admin.Get(ctx, client.ObjectKey{Namespace: fleet.Namespace, Name: controllerName}, settings); err != nil {
+	var settings corev1.ConfigMap
+	var deployment appsv1.Deployment
+	key := client.ObjectKey{Namespace: fleet.Namespace, Name: controllerName}
+	if err := errors.Join(admin.Get(ctx, key, &settings), admin.Get(ctx, key, &deployment)); err != nil {
 		return nil, err
 	}
 	config := filepath.Join(filepath.Dir(c.Kubeconfig), "controller.yaml")
@@ -90,6 +93,7 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, c testcluster.Ru
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(config),
 			"POD_NAMESPACE=" + fleet.Namespace, "POD_NAME=" + controllerName + "-0", "POD_IP=" + localhost,
+			fmt.Sprintf("POD_MEMORY_LIMIT=%d", deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().Value()),
 		},
 	}
 	p.began = time.Now()

@@ -101,6 +101,9 @@ func (f *filler) fill(ctx context.Context) error {
 		{"devices", f.devices, func(ctx context.Context) error { return fleet.InParallel(ctx, f.devices, f.device) }},
 		{"pods", f.pods, f.fillPods},
 	} {
+		if step.n == 0 {
+			continue
+		}
 		began := time.Now()
 		if err := step.do(ctx); err != nil {
 			return err

@@ -110,24 +110,29 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (f *filler) counted(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, countPatience, true, func(ctx context.Context) (bool, error) {
-		var all v1alpha1.GPUClassList
-		if last = f.client.List(ctx, &all); last != nil {
-			return false, nil
-		}
-		total, held := 0, 0
-		for i := range all.Items {
-			if u := all.Items[i].Status.Units; u != nil {
-				total, held = total+int(u.Total), held+int(u.Held)
-			}
-		}
-		if total != gpusOfNode*f.nodes || held != f.devices {
-			last = fmt.Errorf("%d units, %d held", total, held)
-			return false, nil
-		}
-		return true, nil
+		last = f.count(ctx)
+		return last == nil, nil
 	})
 	if err != nil {
 		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// count says what is missing in the classes' status.
+func (f *filler) count(ctx context.Context) error {
+	var all v1alpha1.GPUClassList
+	if err := f.client.List(ctx, &all); err != nil {
+		return err
+	}
+	total, held := 0, 0
+	for i := range all.Items {
+		if u := all.Items[i].Status.Units; u != nil {
+			total, held = total+int(u.Total), held+int(u.Held)
+		}
+	}
+	if total != gpusOfNode*f.nodes || held != f.devices {
+		return fmt.Errorf("the classes have %d units, %d of them held; want %d and %d", total, held, gpusOfNode*f.nodes, f.devices)
 	}
 	return nil
 }
