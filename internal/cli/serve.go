@@ -40,7 +40,7 @@ A key that is no setting is refused.
 
 It is what the chart's Deployment runs; the environment is that of its pods:
 POD_NAMESPACE, where the Lease is, POD_NAME, POD_IP, to listen on, and
-POD_MEMORY_LIMIT, in bytes, which garbage is collected in time to stay below.`,
+POD_MEMORY_LIMIT, in bytes, near which garbage is collected more often.`,
 		Example: `  gpuctl serve --config /etc/gpuctl/config.yaml
   POD_NAMESPACE=gpuctl-system gpuctl serve --metrics-port 0 --log-level debug`,
 		Args: cobra.NoArgs,
@@ -96,8 +96,8 @@ func runServe(ctx context.Context, s *streams, settings *config.Settings, strang
 }
 
 // memoryLimit returns how many bytes Go's heap and what belongs to it may have, of what
-// the pod may have: by itself the heap grows to twice what is in use, and in a large
-// cluster the pod would be killed for garbage. A fifth is left to what Go does not count,
+// the pod may have: by itself the heap grows to twice what is in use, and the pod of a
+// large cluster could be killed for garbage. A fifth is left to what Go does not count,
 // which is mostly the program. -1 is for no change: GOMEMLIMIT has the limit, or nobody
 // has told the pod's.
 func memoryLimit(own, pod string) (int64, error) {
