@@ -39,7 +39,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z0-9-]*:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z0-9-]*:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/gpuctl
@@ -114,6 +114,14 @@ bench: build ## Run the benchmarks, and time whole commands against others
 .PHONY: bench-idle
 bench-idle: build cluster ## Count what the controller writes where nothing happens
 	go run ./test/bench/idle -gpuctl bin/gpuctl
+
+.PHONY: bench-webhook
+bench-webhook: build cluster ## Compare what judging an order takes beside 10,000 devices and beside none
+	go run ./test/bench/orders webhook -gpuctl bin/gpuctl
+
+.PHONY: bench-memory
+bench-memory: build cluster ## Fill a large cluster, and see what memory its leader needs
+	go run ./test/bench/orders memory -gpuctl bin/gpuctl
 
 ##@ Generate
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
+	"strconv"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -37,7 +39,8 @@ GPUCTL_WIRING_RESYNC), and from the file of --config (wiring.resync), in this or
 A key that is no setting is refused.
 
 It is what the chart's Deployment runs; the environment is that of its pods:
-POD_NAMESPACE, where the Lease is, POD_NAME, and POD_IP, to listen on.`,
+POD_NAMESPACE, where the Lease is, POD_NAME, POD_IP, to listen on, and
+POD_MEMORY_LIMIT, in bytes, near which garbage is collected more often.`,
 		Example: `  gpuctl serve --config /etc/gpuctl/config.yaml
   POD_NAMESPACE=gpuctl-system gpuctl serve --metrics-port 0 --log-level debug`,
 		Args: cobra.NoArgs,
@@ -71,13 +74,18 @@ func runServe(ctx context.Context, s *streams, settings *config.Settings, strang
 		}
 		permits = append(permits, p)
 	}
+	limit, err := memoryLimit(os.Getenv("GOMEMLIMIT"), os.Getenv("POD_MEMORY_LIMIT"))
+	if err != nil {
+		return usagef("POD_MEMORY_LIMIT: %w", err)
+	}
+	debug.SetMemoryLimit(limit)
 	log := logr.FromSlogHandler(slog.NewJSONHandler(s.err, &slog.HandlerOptions{Level: level}))
 	if len(strangers) > 0 {
 		log.Info("variables of the environment that look like settings, and are none", "names", strangers)
 	}
 	version := currentBuild().Version
 	log.Info("started", "version", version, "settings", fmt.Sprintf("%+v", *settings))
-	err := serve.Run(ctx, settings, serve.Options{
+	err = serve.Run(ctx, settings, serve.Options{
 		Cluster: cluster.Options{Kubeconfig: where.kubeconfig, Context: where.kubeContext, UserAgent: "gpuctl-controller/" + version},
 		Host:    os.Getenv("POD_IP"), Instance: cmp.Or(os.Getenv("POD_NAME"), "gpuctl"), Permits: permits, Log: log,
 	})
@@ -85,4 +93,20 @@ func runServe(ctx context.Context, s *streams, settings *config.Settings, strang
 		log.Info("stopped")
 	}
 	return err
+}
+
+// memoryLimit returns how many bytes Go's heap and what belongs to it may have, of what
+// the pod may have: by itself the heap grows to twice what is in use, and the pod of a
+// large cluster could be killed for garbage. A fifth is left to what Go does not count,
+// which is mostly the program. -1 is for no change: GOMEMLIMIT has the limit, or nobody
+// has told the pod's.
+func memoryLimit(own, pod string) (int64, error) {
+	if own != "" || pod == "" {
+		return -1, nil
+	}
+	n, err := strconv.ParseInt(pod, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%q is no number of bytes", pod)
+	}
+	return n / 5 * 4, nil
 }

@@ -33,15 +33,18 @@ func (c *Client) Agents(ctx context.Context, namespace string, now time.Time) (a
 	}
 	f.sets = sets.Items
 	for i := range sets.Items {
-		pods, err := c.core.CoreV1().Pods(sets.Items[i].Namespace).List(ctx, opts)
+		err := c.eachPod(ctx, sets.Items[i].Namespace, opts, func(pod *corev1.Pod) error {
+			f.pods = append(f.pods, *lookedAt(pod))
+			return nil
+		})
 		if err != nil {
 			return nil, false, fmt.Errorf("list the agents' pods: %w", err)
 		}
-		leases, err := c.core.CoordinationV1().Leases(sets.Items[i].Namespace).List(ctx, opts)
+		leases, err := c.compact.CoordinationV1().Leases(sets.Items[i].Namespace).List(ctx, opts)
 		if err != nil {
 			return nil, false, fmt.Errorf("list the agents' Leases: %w", err)
 		}
-		f.pods, f.leases = append(f.pods, pods.Items...), append(f.leases, leases.Items...)
+		f.leases = append(f.leases, leases.Items...)
 	}
 	agents, starting = f.agents(now)
 	return agents, starting, nil

@@ -29,7 +29,7 @@ import (
 type Client struct {
 	dynamic  dynamic.Interface
 	core     kubernetes.Interface
-	pods     kubernetes.Interface // the same, by protobuf
+	compact  kubernetes.Interface // the same, by protobuf
 	kubevirt kubevirt.Interface
 	config   *rest.Config
 	mapper   meta.ResettableRESTMapper
@@ -157,9 +157,9 @@ func ForConfig(config *rest.Config) (*Client, error) {
 	if c.core, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	compact := rest.CopyConfig(config)
-	compact.ContentType, compact.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	if c.pods, err = kubernetes.NewForConfig(compact); err != nil {
+	protobuf := rest.CopyConfig(config)
+	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	if c.compact, err = kubernetes.NewForConfig(protobuf); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.core.Discovery()))

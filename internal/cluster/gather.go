@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,9 +158,10 @@ func (c *Client) Plugins(ctx context.Context) (pods []manifest.Document, note st
 	return pods, "", nil
 }
 
-// podsOf lists the pods that a DaemonSet controls. Its labels alone prove nothing:
+// podsOf lists the pods that a DaemonSet of the device plugin controls, and of them what
+// a cache holds. Its labels alone prove nothing:
 // anybody can make a pod that carries them.
-func (c *Client) podsOf(ctx context.Context, d *manifest.Document) ([]manifest.Document, error) {
+func (c *Client) podsOf(ctx context.Context, d *manifest.Document) (pods []manifest.Document, err error) {
 	var set appsv1.DaemonSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &set); err != nil {
 		return nil, err
@@ -169,11 +170,16 @@ func (c *Client) podsOf(ctx context.Context, d *manifest.Document) ([]manifest.D
 	if err != nil {
 		return nil, err
 	}
-	opts := metav1.ListOptions{LabelSelector: selector.String()}
-	pods, err := c.listIn(ctx, set.Namespace, schema.GroupKind{Kind: "Pod"}, opts)
-	return slices.DeleteFunc(pods, func(pod manifest.Document) bool {
-		return !metav1.IsControlledBy(&unstructured.Unstructured{Object: pod.Object}, &set)
-	}), err
+	opts, alike := metav1.ListOptions{LabelSelector: selector.String()}, &pool{}
+	err = c.eachPod(ctx, set.Namespace, opts, func(pod *corev1.Pod) error {
+		if !metav1.IsControlledBy(pod, &set) {
+			return nil
+		}
+		d, err := c.podDocument(heldPod(pod, alike))
+		pods = append(pods, d)
+		return err
+	})
+	return pods, err
 }
 
 // list reads all objects of a kind in the version that the server prefers.

@@ -13,32 +13,49 @@ import (
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
-// listPods lists the pods that matter, reduced to what is looked at. Clusters have
-// more pods than all else together, and most of them have nothing to do with GPUs: so
-// they come as protobuf, which costs the API server and gpuctl a fraction of JSON.
-func (c *Client) listPods(ctx context.Context, namespace string, opts metav1.ListOptions) ([]manifest.Document, error) {
+// eachPod lists pods. Clusters have more of them than of all else together, and most of
+// them have nothing to do with GPUs: so they come as protobuf, which costs the API server
+// and gpuctl a fraction of JSON, and page by page, of which nothing but what take keeps is
+// held.
+func (c *Client) eachPod(ctx context.Context, namespace string, opts metav1.ListOptions, take func(*corev1.Pod) error) error {
 	opts.Limit = pageSize
-	var out []manifest.Document
 	for {
-		page, err := c.pods.CoreV1().Pods(namespace).List(ctx, opts)
+		page, err := c.compact.CoreV1().Pods(namespace).List(ctx, opts)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range page.Items {
-			if !relevant(&page.Items[i]) {
-				continue
+			if err := take(&page.Items[i]); err != nil {
+				return err
 			}
-			pod := lookedAt(&page.Items[i])
-			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-			if err != nil {
-				return nil, fmt.Errorf("read Pod %s/%s: %w", pod.Namespace, pod.Name, err)
-			}
-			out = append(out, manifest.Live(c.server, object))
 		}
 		if opts.Continue = page.Continue; opts.Continue == "" {
-			return out, nil
+			return nil
 		}
 	}
+}
+
+// listPods lists the pods that matter, reduced to what is looked at.
+func (c *Client) listPods(ctx context.Context, namespace string, opts metav1.ListOptions) (out []manifest.Document, err error) {
+	err = c.eachPod(ctx, namespace, opts, func(pod *corev1.Pod) error {
+		if !relevant(pod) {
+			return nil
+		}
+		d, err := c.podDocument(lookedAt(pod))
+		out = append(out, d)
+		return err
+	})
+	return out, err
+}
+
+// podDocument returns a pod as a document.
+func (c *Client) podDocument(pod *corev1.Pod) (manifest.Document, error) {
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return manifest.Document{}, fmt.Errorf("read Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return manifest.Live(c.server, object), nil
 }
 
 // relevant reports a pod that readPod keeps, or one of an agent.
@@ -68,7 +85,6 @@ func lookedAt(pod *corev1.Pod) *corev1.Pod {
 		return out
 	}
 	return &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,

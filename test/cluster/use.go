@@ -71,3 +71,10 @@ func (r Running) Log(name string) string { return r.stack.dir.log(name) }
 func (r Running) Requests(since time.Time, by func(user string) bool) ([]Request, error) {
 	return r.stack.requests(since, func(r Request) bool { return by(r.User) })
 }
+
+// Expose makes a Service, "namespace/name", reach an address, as Cluster.Expose does.
+func (r Running) Expose(service, addr string) { r.stack.egress.expose(service, addr) }
+
+// Port returns a free port of 127.0.0.1, which nobody else gets. There are some for
+// each cluster.
+func (r Running) Port() int { return r.stack.ports.take() }

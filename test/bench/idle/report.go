@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gpuctl/gpuctl/test/bench/process"
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
@@ -19,12 +20,12 @@ import (
 type report struct {
 	lasted    time.Duration
 	requests  []cluster.Request // User is the replica's name
-	processes []process
+	consumers []consumer
 }
 
-type process struct {
+type consumer struct {
 	name string
-	used usage
+	used process.Usage
 }
 
 // kind says what a request is to an idle cluster.
@@ -78,8 +79,8 @@ func (r *report) print(out io.Writer) error {
 		r.printCounts(w, counts[section.kind])
 	}
 	fmt.Fprintf(w, "\nprocesses\nRSS MiB\tpeak MiB\tCPU s\t\n")
-	for _, p := range r.processes {
-		fmt.Fprintf(w, "%.0f\t%.0f\t%.2f\t  %s\n", float64(p.used.resident)/1024, float64(p.used.peak)/1024, p.used.cpu.Seconds(), p.name)
+	for _, p := range r.consumers {
+		fmt.Fprintf(w, "%.0f\t%.0f\t%.2f\t  %s\n", float64(p.used.Resident)/1024, float64(p.used.Peak)/1024, p.used.CPU.Seconds(), p.name)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpuctl/gpuctl/test/bench/process"
 	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
@@ -63,7 +64,7 @@ none
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := report{lasted: 2 * time.Minute, requests: tc.requests, processes: []process{{"one", usage{resident: 2048, peak: 4096, cpu: time.Second}}}}
+			r := report{lasted: 2 * time.Minute, requests: tc.requests, consumers: []consumer{{"one", process.Usage{Resident: 2048, Peak: 4096, CPU: time.Second}}}}
 			var out bytes.Buffer
 			err := r.print(&out)
 			if got := fmt.Sprint(err); err != nil && got != tc.wantWrong || err == nil && tc.wantWrong != "" {
@@ -72,29 +73,6 @@ none
 			want := tc.want + "\nprocesses\n  RSS MiB  peak MiB  CPU s\n        2         4   1.00  one\n"
 			if diff := cmp.Diff(want, out.String()); diff != "" {
 				t.Errorf("report differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestParseUsage(t *testing.T) {
-	status := []byte("Name:\tgpuctl\nVmHWM:\t   40960 kB\nVmRSS:\t   20480 kB\nThreads:\t9\n")
-	for name, tc := range map[string]struct {
-		stat    string
-		want    usage
-		wantErr bool
-	}{
-		"a plain name":         {stat: "7 (gpuctl) S 1 7 7 0 -1 4194560 9 0 0 0 150 25 0 0 20 0 9", want: usage{20480, 40960, 1750 * time.Millisecond}},
-		"a name with brackets": {stat: "7 (a) b) S 1 7 7 0 -1 4194560 9 0 0 0 150 25 0 0 20 0 9", want: usage{20480, 40960, 1750 * time.Millisecond}},
-		"a file cut short":     {stat: "7 (gpuctl) S 1 7", wantErr: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseUsage([]byte(tc.stat), status)
-			if (err != nil) != tc.wantErr {
-				t.Fatalf("got error %v, want one: %t", err, tc.wantErr)
-			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(usage{})); diff != "" && !tc.wantErr {
-				t.Errorf("usage differs (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -1,8 +1,9 @@
-// Command orders measures how fast the binder gives orders their units, on a real API
-// server: against a bare client that makes the same writes, with orders beside them that
-// nothing can meet, and how long one order takes. The sides alternate, in one run.
+// Command orders measures what orders cost, on real API servers. What is compared takes
+// turns, in one run.
 //
-//	go run ./test/bench/orders
+//	go run ./test/bench/orders           # how fast the binder gives them their units
+//	go run ./test/bench/orders webhook   # how much longer judging one takes beside many devices
+//	go run ./test/bench/orders memory    # what the leader of a large cluster needs
 package main
 
 import (
@@ -11,103 +12,100 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
-// options are what the flags say.
+// options are what the flags of the binder's measurement say.
 type options struct {
 	orders, hopeless, nodes, rounds, workers int
 	rate                                     int
 	length                                   time.Duration
 }
 
+// measurement is something that can be measured, once the flags are parsed.
+type measurement func(flags *flag.FlagSet) func(context.Context, io.Writer) error
+
 func main() {
-	var o options
-	flag.IntVar(&o.orders, "orders", 200, "orders of one unit in each round")
-	flag.IntVar(&o.hopeless, "hopeless", 1000, "orders beside them that nothing can meet")
-	flag.IntVar(&o.nodes, "nodes", 100, "nodes, of 8 GPUs each")
-	flag.IntVar(&o.rounds, "rounds", 5, "timed rounds of each side")
-	flag.IntVar(&o.workers, "workers", 16, "clients at a time")
-	flag.IntVar(&o.rate, "rate", 20, "orders a second where each one is timed")
-	flag.DurationVar(&o.length, "length", 10*time.Second, "how long they come")
-	flag.Parse()
 	log.SetLogger(logr.Discard())
-	err := cluster.Use(context.Background(), os.Stderr, func(ctx context.Context, c cluster.Running) error {
-		return o.measure(ctx, os.Stdout, c)
-	}, cluster.APIOnly())
-	if err != nil {
+	what, args := "binder", os.Args[1:]
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		what, args = args[0], args[1:]
+	}
+	measure, ok := map[string]measurement{"binder": binderFlags, "webhook": webhookFlags, "memory": memoryFlags}[what]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "orders: %q cannot be measured: binder, webhook and memory can\n", what)
+		os.Exit(2)
+	}
+	flags := flag.NewFlagSet("orders "+what, flag.ExitOnError)
+	run := measure(flags)
+	_ = flags.Parse(args) // it exits
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "orders:", err)
 		os.Exit(1)
 	}
 }
 
-func (o *options) measure(ctx context.Context, out io.Writer, c cluster.Running) error {
-	if o.rounds < 1 || o.orders < 1 || o.orders > 8*o.nodes || o.workers < 1 || o.rate < 1 {
-		return fmt.Errorf("%d rounds of %d orders by %d clients, %d a second, on %d nodes of 8 GPUs: that is nothing to measure",
-			o.rounds, o.orders, o.workers, o.rate, o.nodes)
-	}
-	s, err := newStage(ctx, c.Config, o)
-	if err != nil {
+func binderFlags(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+	var o options
+	flags.IntVar(&o.orders, "orders", 200, "orders of one unit in each round")
+	flags.IntVar(&o.hopeless, "hopeless", 1000, "orders beside them that nothing can meet")
+	flags.IntVar(&o.nodes, "nodes", 100, "nodes, of 8 GPUs each")
+	flags.IntVar(&o.rounds, "rounds", 5, "timed rounds of each side")
+	flags.IntVar(&o.workers, "workers", 16, "clients at a time")
+	flags.IntVar(&o.rate, "rate", 20, "orders a second where each one is timed")
+	flags.DurationVar(&o.length, "length", 10*time.Second, "how long they come")
+	return o.run
+}
+
+func webhookFlags(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+	var w webhookOptions
+	gpuctlFlag(flags, &w.gpuctl)
+	flags.IntVar(&w.nodes, "nodes", 1300, "nodes of each cluster, of 8 GPUs each")
+	flags.IntVar(&w.devices, "devices", 10_000, "devices of the second cluster, which have a unit each")
+	flags.IntVar(&w.orders, "orders", 200, "orders of each kind and side in each round")
+	flags.IntVar(&w.rounds, "rounds", 10, "timed rounds")
+	flags.Float64Var(&w.most, "most", 1.2, "how many times as long it may take, by the upper end of the interval")
+	return w.run
+}
+
+func memoryFlags(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+	var m memoryOptions
+	gpuctlFlag(flags, &m.gpuctl)
+	flags.IntVar(&m.nodes, "nodes", 5000, "nodes, of 8 GPUs each")
+	flags.IntVar(&m.devices, "devices", 40_000, "devices, which have a unit each")
+	flags.IntVar(&m.pods, "pods", 50_000, "pods, all on nodes")
+	flags.IntVar(&m.changes, "changes", 100, "devices, nodes and pods that change while the leader leads")
+	flags.DurationVar(&m.rest, "rest", time.Minute, "how long nothing happens in the end")
+	flags.Int64Var(&m.limit, "limit", 512, "how many MiB the leader may have had")
+	return m.run
+}
+
+// gpuctlFlag adds the flag that names the binary to run as the controller.
+func gpuctlFlag(flags *flag.FlagSet, path *string) {
+	*path, _ = filepath.Abs("bin/gpuctl")
+	flags.Func("gpuctl", "the gpuctl binary to run as the controller (default bin/gpuctl)", func(given string) (err error) {
+		*path, err = filepath.Abs(given)
 		return err
-	}
-	fmt.Fprintf(out, "%s %s/%s, %d processors; %d nodes of 8 GPUs, %d orders a round by %d clients, %d rounds in turn\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.nodes, o.orders, o.workers, o.rounds)
-	var bare, bound, beside []float64
-	for range o.rounds {
-		if err := s.round(ctx, s.bare, &bare); err != nil {
-			return err
-		}
-		if err := s.withBinder(ctx, func(ctx context.Context) error { return s.round(ctx, s.binder, &bound) }); err != nil {
-			return err
-		}
-	}
-	report(out, "a bare client, orders/s", bare)
-	report(out, "the binder, orders/s", bound)
-	fmt.Fprintf(out, "binder : bare client %.2f\n", median(bound)/median(bare))
-
-	bound = nil
-	for range o.rounds {
-		if err := s.withBinder(ctx, func(ctx context.Context) error { return s.round(ctx, s.binder, &bound) }); err != nil {
-			return err
-		}
-		if err := s.hopeless(ctx, o.hopeless); err != nil {
-			return err
-		}
-		if err := s.withBinder(ctx, func(ctx context.Context) error { return s.round(ctx, s.binder, &beside) }); err != nil {
-			return err
-		}
-		if err := s.clear(ctx); err != nil {
-			return err
-		}
-	}
-	report(out, "the binder, orders/s", bound)
-	report(out, fmt.Sprintf("beside %d that cannot be met", o.hopeless), beside)
-	fmt.Fprintf(out, "beside : without %.2f\n", median(beside)/median(bound))
-
-	return s.withBinder(ctx, func(ctx context.Context) error {
-		took, err := s.each(ctx)
-		if err != nil {
-			return err
-		}
-		slices.Sort(took)
-		fmt.Fprintf(out, "from the order to Held, %d a second: p50 %s, p99 %s, of %d\n", o.rate,
-			took[len(took)/2].Round(100*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond), len(took))
-		return nil
 	})
 }
 
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+// machine says what it is measured on, and how busy that is.
+func machine() string {
+	return fmt.Sprintf("%s %s/%s, %d processors, load %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load())
 }
 
-func report(out io.Writer, what string, values []float64) {
-	fmt.Fprintf(out, "%-36s %6.1f [%.1f..%.1f]\n", what, median(values), slices.Min(values), slices.Max(values))
+// load returns the load averages of the last 1, 5 and 15 minutes, where Linux says them.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "unknown"
+	}
+	return strings.Join(fields[:3], " ")
 }

@@ -144,15 +144,7 @@ func (s *stage) bare(ctx context.Context) error {
 		if err := s.client.Update(ctx, d); err != nil {
 			return err
 		}
-		d.Status.Origin = &v1alpha1.Origin{Kind: v1alpha1.OriginOrder}
-		d.Status.Placement = &v1alpha1.Placement{
-			Node: fmt.Sprintf("node-%03d", i/8), ResourceName: name, Units: 1, Since: metav1.NewMicroTime(time.Now()),
-		}
-		d.Status.State = d.Status.Derive()
-		d.Status.Conditions = []metav1.Condition{d.Status.Held("", ""), d.Status.Attached()}
-		for i := range d.Status.Conditions {
-			d.Status.Conditions[i].LastTransitionTime = metav1.Now()
-		}
+		place(d, fmt.Sprintf("node-%03d", i/8), name, metav1.Now())
 		return s.client.Status().Update(ctx, d)
 	})
 }
