@@ -79,13 +79,14 @@ func TestLauncherIsWhatKubeVirtRenders(t *testing.T) {
 	for name, config := range map[string]string{
 		"plain": `{"developerConfiguration":{"featureGates":["HostDevices","CPUManager"]}}`,
 		"tuned": `{"developerConfiguration":{"featureGates":["HostDevices","CPUManager","HypervStrictCheck"],"cpuAllocationRatio":3,"memoryOvercommit":50,
-			"nodeSelectors":{"pool":"gpu"}},"additionalGuestMemoryOverheadRatio":"1.5","cpuModel":"Haswell","cpuRequest":"300m"}`,
+			"nodeSelectors":{"pool":"tuned"}},"additionalGuestMemoryOverheadRatio":"1.5","cpuModel":"Haswell","cpuRequest":"300m"}`,
+		"emulated": `{"developerConfiguration":{"featureGates":["HostDevices","CPUManager"],"useEmulation":true,"nodeSelectors":{"pool":"emulated"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := shared.For(t)
 			c.PatchKubeVirt(`{"spec":{"configuration":` + config + `}}`)
 			l := launchers{Cluster: c, t: t, ns: c.Namespace(), live: liveClient(t, c)}
-			l.noticed(name == "tuned")
+			l.noticed(strings.TrimPrefix(name, "plain"))
 			stored := map[string]*unstructured.Unstructured{}
 			for name, spec := range shapes() {
 				stored[name] = l.create(name, spec)
@@ -130,9 +131,9 @@ func (l *launchers) create(name, spec string) *unstructured.Unstructured {
 	return stored
 }
 
-// noticed waits until virt-controller renders by the configuration: by whether it has a
-// node selector of its own.
-func (l *launchers) noticed(selects bool) {
+// noticed waits until virt-controller renders by the configuration: by the pool that it
+// selects.
+func (l *launchers) noticed(pool string) {
 	l.t.Helper()
 	n := 0
 	l.Eventually(soon, "KubeVirt has noticed its configuration", func(ctx context.Context) error {
@@ -141,12 +142,13 @@ func (l *launchers) noticed(selects bool) {
 		vmi := l.create(name, shapes()["host-devices"])
 		pod, err := l.pod(ctx, vmi)
 		for apierrors.IsNotFound(err) {
+			time.Sleep(20 * time.Millisecond)
 			pod, err = l.pod(ctx, vmi)
 		}
 		if err != nil {
 			return err
 		}
-		if _, has := pod.Spec.NodeSelector["pool"]; has != selects {
+		if pod.Spec.NodeSelector["pool"] != pool {
 			return fmt.Errorf("the launcher selects %v", pod.Spec.NodeSelector)
 		}
 		return nil
