@@ -274,10 +274,9 @@ func vmiOf(d *manifest.Document) (v usage.VMI, err error) {
 }
 
 func (f *Feed) vmiEvents() events {
-	listed := map[types.UID]usage.VMI{} // in the books
+	listed := f.room.vmis // and in the books
 	drop := func(uid types.UID) bool {
 		was, known := listed[uid]
-		f.room.launched(string(uid), nil)
 		if known {
 			f.books.DropVMI(was.Namespace, was.UID)
 		}
@@ -293,7 +292,7 @@ func (f *Feed) vmiEvents() events {
 				return len(v.ActivePods) == 0 && drop(now.GetUID())
 			}
 			listed[now.GetUID()] = v
-			f.room.launched(v.UID, v.ActivePods)
+			f.room.launched(v)
 			f.books.PutVMI(v)
 			return true
 		},
