@@ -286,10 +286,9 @@ func (f *Feed) runs(uid types.UID, phase string) (ended bool) {
 }
 
 func (f *Feed) vmiEvents() events {
-	listed := map[types.UID]usage.VMI{} // in the books
+	listed := f.room.vmis // and in the books
 	drop := func(uid types.UID) bool {
 		was, known := listed[uid]
-		f.room.launched(string(uid), nil)
 		if known {
 			f.books.DropVMI(was.Namespace, was.UID)
 		}
@@ -306,7 +305,7 @@ func (f *Feed) vmiEvents() events {
 				return len(v.ActivePods) == 0 && drop(now.GetUID()) || changed
 			}
 			listed[now.GetUID()] = v
-			f.room.launched(v.UID, v.ActivePods)
+			f.room.launched(v)
 			f.books.PutVMI(v)
 			return true
 		},

@@ -10,20 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/alloc"
 	"github.com/gpuctl/gpuctl/internal/gpu"
+	"github.com/gpuctl/gpuctl/internal/usage"
 )
 
 // room is what nodes have for launchers: what pods leave, less what the launchers of
 // starts will take that were given a node and are not there yet.
 type room struct {
 	index  *NodeIndex
-	starts map[string]starting // by the UID of the device that says what the launcher needs
-	on     map[string]set      // their UIDs, by node
-	of     map[string]set      // and by the UID of the VMI
-	active map[string]set      // nodes of the pods of a VMI, by its UID
+	starts map[string]starting     // by the UID of the device that says what the launcher needs
+	on     map[string]set          // their UIDs, by node
+	of     map[string]set          // and by the UID of the VMI
+	vmis   map[types.UID]usage.VMI // that have pods
 }
 
 // starting is a start that was given a node.
@@ -34,7 +36,7 @@ type starting struct {
 }
 
 func newRoom() room {
-	return room{index: newNodeIndex(), starts: map[string]starting{}, on: map[string]set{}, of: map[string]set{}, active: map[string]set{}}
+	return room{index: newNodeIndex(), starts: map[string]starting{}, on: map[string]set{}, of: map[string]set{}, vmis: map[types.UID]usage.VMI{}}
 }
 
 // pod counts what a pod requests so many times.
@@ -100,7 +102,7 @@ func (r *room) device(d *v1alpha1.GPUDevice) error {
 	if a := d.Status.Attachment; a != nil {
 		now.vmi = string(a.VMIUID)
 	}
-	if _, there := r.active[now.vmi][now.node]; there {
+	if launchedOn(r.vmis[types.UID(now.vmi)], now.node) {
 		return nil
 	}
 	if now.requested = was.requested; was.text != text {
@@ -127,21 +129,24 @@ func (r *room) leave(uid string) {
 	removeFrom(r.of, s.vmi, uid)
 }
 
-// launched takes the pods of a VMI: the nodes by their UIDs. A launcher that is on its
-// node counts as a pod from now on.
-func (r *room) launched(vmi string, pods map[string]string) {
-	delete(r.active, vmi)
-	for _, node := range pods {
-		if node == "" {
-			continue
-		}
-		addTo(r.active, vmi, node)
-		for uid := range maps.Clone(r.of[vmi]) {
-			if r.starts[uid].node == node {
-				r.leave(uid)
-			}
+// launched takes a VMI that has pods. A launcher that is on its node counts as a pod from
+// now on.
+func (r *room) launched(vmi usage.VMI) {
+	for uid := range maps.Clone(r.of[vmi.UID]) {
+		if launchedOn(vmi, r.starts[uid].node) {
+			r.leave(uid)
 		}
 	}
+}
+
+// launchedOn reports that a VMI has a pod on a node.
+func launchedOn(vmi usage.VMI, node string) bool {
+	for _, there := range vmi.ActivePods {
+		if there == node {
+			return true
+		}
+	}
+	return false
 }
 
 func addTo(sets map[string]set, key, item string) {

@@ -8,6 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/gpuctl/gpuctl/internal/alloc"
 )
 
 // termsOf reads "a b | c": terms of labels that must be there; "-" is a term without any.
@@ -48,6 +51,20 @@ func TestRequire(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A RuntimeClass can have tolerations of its own, which nobody sees before there is a pod.
+func TestLauncherOfRuntimeClassToleratesAll(t *testing.T) {
+	vmi := &kubevirtv1.VirtualMachineInstance{Spec: kubevirtv1.VirtualMachineInstanceSpec{Tolerations: []corev1.Toleration{{Key: "own"}}}}
+	tainted := decodeInto[corev1.Node](t, `{metadata: {name: n1, labels: {kubevirt.io/schedulable: "true"}}, spec: {taints: [{key: kata, effect: NoSchedule}]}, status: {allocatable: {pods: 1}}}`)
+	for class, want := range map[string]alloc.Verdict{"": "untolerated taint kata:NoSchedule", "kata": ""} {
+		config := &kubevirtv1.KubeVirtConfiguration{DefaultRuntimeClass: class, DeveloperConfiguration: &kubevirtv1.DeveloperConfiguration{}}
+		spec := renderLauncher(vmi, config)
+		spec.Containers = nil
+		if got := IndexNodes([]*corev1.Node{tainted.DeepCopy()}, nil, nil).Fits(&corev1.Pod{Spec: spec})("n1"); got != want {
+			t.Errorf("of RuntimeClass %q: %q, want %q", class, got, want)
+		}
 	}
 }
 

@@ -209,7 +209,7 @@ func overheadOf(vmi *kubevirtv1.VirtualMachineInstance, config *kubevirtv1.KubeV
 	}
 	if r := config.AdditionalGuestMemoryOverheadRatio; r != nil {
 		if ratio, err := strconv.ParseFloat(*r, 64); err == nil && ratio > 0 {
-			bytes = int64(float64(bytes) * ratio)
+			bytes += int64(float64((bytes+999)/1000)*(ratio-1)) * 1000 // MultiplyMemory counts kilobytes
 		}
 	}
 	return *resource.NewQuantity(bytes, resource.BinarySI)

@@ -23,6 +23,9 @@ func renderLauncher(vmi *kubevirtv1.VirtualMachineInstance, config *kubevirtv1.K
 		Tolerations:  vmi.Spec.Tolerations,
 		Containers:   []corev1.Container{{Name: "compute", Resources: corev1.ResourceRequirements{Requests: requestsOf(vmi, config)}}},
 	}
+	if config.DefaultRuntimeClass != "" { // it may tolerate anything, see its scheduling
+		spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	if a := vmi.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.DeepCopy()
 		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}

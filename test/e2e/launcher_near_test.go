@@ -66,6 +66,19 @@ func (n *near) pod(ns, name, app, node string) *corev1.Pod {
 	return p
 }
 
+// many creates so many nodes of three zones, with a pod on each.
+func (n *near) many(nodes int) {
+	n.t.Helper()
+	for i := range nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i), Labels: map[string]string{"zone": fmt.Sprintf("m%d", i%3)}}}
+		if err := n.live.Create(n.t.Context(), node); err != nil {
+			n.t.Fatal(err)
+		}
+		n.t.Cleanup(func() { _ = n.live.Delete(context.Background(), node) })
+		n.pod(n.ns, node.Name, "many", node.Name)
+	}
+}
+
 // required is the node affinity that comes to what is asked by a VMI with the rest of a spec:
 // "zone In [a], x DoesNotExist | ..."; without that of every VMI of the host's model.
 func (n *near) required(t *testing.T, rest string) (string, error) {
@@ -127,6 +140,7 @@ func TestLauncherGoesByVolumesAndPods(t *testing.T) {
 		return errorf("it is %s", ended.Status.Phase)
 	})
 
+	n.many(20)
 	term := func(kind, app, key, rest string) string {
 		return fmt.Sprintf(`, affinity: {%s: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: %s}}, topologyKey: %s%s}]}}`, kind, app, key, rest)
 	}
@@ -150,6 +164,7 @@ func TestLauncherGoesByVolumesAndPods(t *testing.T) {
 		"far from nobody":               {term("podAntiAffinity", "self", "zone", ""), ""},
 		"far by a label of no node":     {term("podAntiAffinity", "db", "rack", ""), ""},
 		"far from who has ended":        {term("podAntiAffinity", "done", "zone", ""), "zone NotIn [a]"},
+		"far from pods on many nodes":   {term("podAntiAffinity", "many", "zone", ""), "zone NotIn [m0 m1 m2]"},
 		"near to pods":                  {term("podAffinity", "web", "zone", ""), "zone In [a b]"},
 		"near to nobody":                {term("podAffinity", "self", "zone", ""), ""},
 		"far from those of another":     {term("podAntiAffinity", "there", "zone", ", namespaces: ["+other+"]"), ""},

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	podresources "k8s.io/component-helpers/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -27,12 +26,9 @@ import (
 	testcluster "github.com/gpuctl/gpuctl/test/cluster"
 )
 
-// beside is how much less of a resource LauncherOf may ask for than the launcher does:
-// what the containers beside compute have, here that of the console's log, and what is
-// rounded.
-func beside() corev1.ResourceList {
-	return corev1.ResourceList{"cpu": resource.MustParse("15m"), "memory": resource.MustParse("60001k")}
-}
+// rounded is how many bytes of memory LauncherOf may ask for less than the compute
+// container does.
+const rounded = 1024
 
 // shapes are specs of VMIs, each with GPUs.
 func shapes() map[string]string {
@@ -72,20 +68,21 @@ func shapes() map[string]string {
 	}
 }
 
-// What LauncherOf says is what virt-controller renders: all that it asks of a node, up to
+// What LauncherOf says is what virt-controller renders: all that it asks of a node, but for
 // the containers beside compute, never more. Of a VMI that virt-api has not seen yet it
 // may say less.
 func TestLauncherIsWhatKubeVirtRenders(t *testing.T) {
 	for name, config := range map[string]string{
 		"plain": `{"developerConfiguration":{"featureGates":["HostDevices","CPUManager"]}}`,
 		"tuned": `{"developerConfiguration":{"featureGates":["HostDevices","CPUManager","HypervStrictCheck"],"cpuAllocationRatio":3,"memoryOvercommit":50,
-			"nodeSelectors":{"pool":"gpu"}},"additionalGuestMemoryOverheadRatio":"1.5","cpuModel":"Haswell","cpuRequest":"300m"}`,
+			"nodeSelectors":{"pool":"tuned"}},"additionalGuestMemoryOverheadRatio":"1.5","cpuModel":"Haswell","cpuRequest":"300m"}`,
+		"emulated": `{"developerConfiguration":{"featureGates":["HostDevices","CPUManager"],"useEmulation":true,"nodeSelectors":{"pool":"emulated"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := shared.For(t)
 			c.PatchKubeVirt(`{"spec":{"configuration":` + config + `}}`)
 			l := launchers{Cluster: c, t: t, ns: c.Namespace(), live: liveClient(t, c)}
-			l.noticed(name == "tuned")
+			l.noticed(strings.TrimPrefix(name, "plain"))
 			stored := map[string]*unstructured.Unstructured{}
 			for name, spec := range shapes() {
 				stored[name] = l.create(name, spec)
@@ -130,9 +127,9 @@ func (l *launchers) create(name, spec string) *unstructured.Unstructured {
 	return stored
 }
 
-// noticed waits until virt-controller renders by the configuration: by whether it has a
-// node selector of its own.
-func (l *launchers) noticed(selects bool) {
+// noticed waits until virt-controller renders by the configuration: by the pool that it
+// selects.
+func (l *launchers) noticed(pool string) {
 	l.t.Helper()
 	n := 0
 	l.Eventually(soon, "KubeVirt has noticed its configuration", func(ctx context.Context) error {
@@ -141,12 +138,13 @@ func (l *launchers) noticed(selects bool) {
 		vmi := l.create(name, shapes()["host-devices"])
 		pod, err := l.pod(ctx, vmi)
 		for apierrors.IsNotFound(err) {
+			time.Sleep(20 * time.Millisecond)
 			pod, err = l.pod(ctx, vmi)
 		}
 		if err != nil {
 			return err
 		}
-		if _, has := pod.Spec.NodeSelector["pool"]; has != selects {
+		if pod.Spec.NodeSelector["pool"] != pool {
 			return fmt.Errorf("the launcher selects %v", pod.Spec.NodeSelector)
 		}
 		return nil
@@ -214,16 +212,17 @@ func (l *launchers) compare(t *testing.T, asked, stored *unstructured.Unstructur
 	if diff := cmp.Diff(ownTolerations, said.Tolerations, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("tolerations (-the launcher's +said):\n%s", diff)
 	}
-	requested := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
+	requested := pod.Spec.Containers[0].Resources.Requests // of compute; others have what is left out
 	maps.DeleteFunc(requested, func(name corev1.ResourceName, _ resource.Quantity) bool {
 		return strings.HasPrefix(string(name), "nvidia.com/")
 	})
 	own := said.Containers[0].Resources.Requests
 	for name, want := range requested {
-		got, has := own[name]
 		least := want.DeepCopy()
-		least.Sub(beside()[name])
-		if !has || got.Cmp(want) > 0 || got.Cmp(least) < 0 {
+		if name == corev1.ResourceMemory {
+			least.Sub(*resource.NewQuantity(rounded, resource.BinarySI))
+		}
+		if got, has := own[name]; !has || got.Cmp(want) > 0 || got.Cmp(least) < 0 {
 			t.Errorf("%s: the launcher requests %s, said is %s", name, want.String(), got.String())
 		}
 	}
