@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/klog/v2"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
@@ -127,7 +127,7 @@ func (c *Collector) do(ctx context.Context, all []*v1alpha1.GPUDevice, one func(
 		ctx, cancel := context.WithTimeout(ctx, collectTime)
 		defer cancel()
 		if err := one(ctx, all[i]); err != nil && ctx.Err() == nil {
-			c.Log.Error(err, "collect", "device", client.ObjectKeyFromObject(all[i]))
+			c.Log.Error(err, "collect", "device", klog.KObj(all[i]))
 		}
 	})
 }
@@ -139,8 +139,11 @@ func (c *Collector) end(ctx context.Context, d *v1alpha1.GPUDevice) error {
 	if err != nil || owner.is(a.VMIUID) {
 		return err
 	}
-	c.Log.Info("a device is released", "device", client.ObjectKeyFromObject(d), "vmi", a.VMIName, "uid", a.VMIUID)
-	return c.detach(ctx, d, func(now *v1alpha1.GPUDevice) bool { return claimedBy(now, a.RequestID, a.VMIUID) })
+	done, err := c.detach(ctx, d, func(now *v1alpha1.GPUDevice) bool { return claimedBy(now, a.RequestID, a.VMIUID) })
+	if done {
+		c.Log.Info("a device is released: its VMI has ended", "device", klog.KObj(d), "vmi", a.VMIName, "uid", a.VMIUID)
+	}
+	return err
 }
 
 func claimedBy(d *v1alpha1.GPUDevice, id string, uid types.UID) bool {
@@ -162,6 +165,9 @@ func (c *Collector) settleStart(ctx context.Context, d *v1alpha1.GPUDevice) erro
 		}
 		return c.claim(ctx, &member{name: d.Name, device: live}, a.RequestID, owner.GetUID(), false)
 	}
-	c.Log.Info("a start came to nothing, its device is released", "device", client.ObjectKeyFromObject(d), "vmi", a.VMIName, "request", a.RequestID)
-	return c.detach(ctx, d, func(now *v1alpha1.GPUDevice) bool { return carries(now, a.RequestID) })
+	done, err := c.detach(ctx, d, func(now *v1alpha1.GPUDevice) bool { return carries(now, a.RequestID) })
+	if done {
+		c.Log.Info("a device is released: its start came to nothing", "device", klog.KObj(d), "vmi", a.VMIName, "request", a.RequestID)
+	}
+	return err
 }

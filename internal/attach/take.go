@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -209,7 +210,7 @@ func (s *Starter) giveBack(ctx context.Context, st *start) {
 				return
 			}
 			if err := s.release(ctx, m, st.id); err != nil {
-				s.Log.Error(err, "what a start had taken is left to the collector", "device", client.ObjectKeyFromObject(m.device), "vmi", st.String())
+				s.Log.Error(err, "what a start had taken is left to the collector", "device", klog.KObj(m.device), "vmi", st.String())
 			}
 		})
 	}()
@@ -222,7 +223,7 @@ func (s *Starter) giveBack(ctx context.Context, st *start) {
 // release lets go of a device, if the start has it still, and deletes one that the start
 // made.
 func (s *Starter) release(ctx context.Context, m *member, id string) error {
-	err := s.detach(ctx, m.device, func(d *v1alpha1.GPUDevice) bool { return carries(d, id) })
+	_, err := s.detach(ctx, m.device, func(d *v1alpha1.GPUDevice) bool { return carries(d, id) })
 	if err != nil || !m.made {
 		return err
 	}
@@ -230,23 +231,23 @@ func (s *Starter) release(ctx context.Context, m *member, id string) error {
 }
 
 // detach takes attachment and bind request of a device away, for as long as that is
-// right by what the device says.
-func (o *Options) detach(ctx context.Context, d *v1alpha1.GPUDevice, right func(*v1alpha1.GPUDevice) bool) error {
+// right by what the device says. done says that this call did it.
+func (o *Options) detach(ctx context.Context, d *v1alpha1.GPUDevice, right func(*v1alpha1.GPUDevice) bool) (done bool, err error) {
 	for pause := retryFirst; ; pause = min(2*pause, retryLast) {
 		live, err := o.device(ctx, d.Namespace, d.Name)
 		if err == nil {
 			if live == nil || live.UID != d.UID || !right(live) {
-				return nil
+				return false, nil
 			}
 			live.Status.Attachment, live.Status.BindRequest = nil, nil
 			settle(live, o.Now())
 			if err = o.Client.Status().Update(ctx, live); err == nil {
 				o.Feed.Assume(live)
-				return nil
+				return true, nil
 			}
 		}
 		if !sleep(ctx, pause) {
-			return err
+			return false, err
 		}
 	}
 }

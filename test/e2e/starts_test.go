@@ -27,12 +27,33 @@ const startsIn = 15 * time.Second
 // VMs that reference devices start with all of them on one node, or are refused.
 func TestStarts(t *testing.T) {
 	m := newMarket(t)
+	t.Cleanup(m.stopsAll)
 	m.orders("a", 1)
 	m.orders("b", 1)
 	m.Eventually(placedIn, "the orders have their units", m.are(v1alpha1.DeviceHeld, "a", "b"))
 
 	m.startsAndStops()
 	m.refusesStarts()
+}
+
+// stopsAll ends all VMs, and waits until nobody has devices: else gpuctl would not let
+// itself be uninstalled.
+func (m *market) stopsAll() {
+	for _, resource := range []string{"virtualmachineinstancereplicasets", "virtualmachines", "virtualmachineinstances"} {
+		err := m.Dynamic().Resource(kubevirt.GroupVersion.WithResource(resource)).Namespace(m.acme).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		if err != nil {
+			m.t.Error(err)
+		}
+	}
+	m.Eventually(startsIn, "nobody has devices", func(ctx context.Context) error {
+		devices, err := m.devices(ctx)
+		for _, d := range devices {
+			if d.Status.Attachment != nil || d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate {
+				return errorf("%s is %+v", d.Name, d.Status)
+			}
+		}
+		return err
+	})
 }
 
 // references is the annotation's value.
