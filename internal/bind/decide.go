@@ -119,6 +119,9 @@ func (b *Binder) try(round *books.Round, room *cluster.Room, r *demand, d cluste
 		p.grant(granted{writes: writes}, d)
 		return
 	}
+	if r.set {
+		b.nudger.met(vmOf(d.Device(r.uids[0])))
+	}
 	if r.launcher != nil {
 		room.Give(r.launcher, writes[0].Node) // nobody else of this round has it
 	}

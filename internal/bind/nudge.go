@@ -52,6 +52,13 @@ func (n nudger) keep(round *books.Round, now time.Time) {
 	}
 }
 
+// met says that a VM has what was kept for it.
+func (n nudger) met(vm types.UID) {
+	if one := n[vm]; one != nil {
+		one.kept = time.Time{}
+	}
+}
+
 // let lets a set of a VM have what is kept for it; again takes it back, when the set was
 // refused.
 func (n nudger) let(round *books.Round, vm types.UID, now time.Time) (again func()) {

@@ -6,10 +6,12 @@ import (
 	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
-// Room is what a set would newly take of a node.
+// Room is what a set would newly take: of a node, and of the budgets of its namespace.
 type Room struct {
-	Node  string
-	Units map[gpu.ResourceName]int64
+	Node      string
+	Units     map[gpu.ResourceName]int64
+	namespace string
+	amounts   []gpu.Amount
 }
 
 // Try says where a set would be placed; nothing is. Devices that are not known are left
@@ -42,7 +44,10 @@ func (r *Round) Try(s Set) (Room, error) {
 		if len(amounts) == 0 {
 			return nil
 		}
-		return b.ordered.Check(s.Namespace, amounts...)
+		if err := b.ordered.Check(s.Namespace, amounts...); err != nil {
+			return err
+		}
+		return r.use.Check(s.Namespace, amounts...) // with what is kept
 	}
 	if len(request.Set) == 0 {
 		return Room{}, nil
@@ -51,7 +56,7 @@ func (r *Round) Try(s Set) (Room, error) {
 	if err != nil {
 		return Room{}, diagnose.Refused(err, s.Object)
 	}
-	room := Room{Node: decision.Node, Units: map[gpu.ResourceName]int64{}}
+	room := Room{Node: decision.Node, Units: map[gpu.ResourceName]int64{}, namespace: s.Namespace, amounts: amounts}
 	for _, m := range request.Set {
 		if d, placed := r.snapshot.Device(m.UID); m.UID == "" || !placed || d.Node != decision.Node {
 			room.Units[m.Resource] += m.Units
@@ -67,6 +72,7 @@ func (r *Round) Keep(key string, room Room) {
 			UID: keptUID(key, resource), Resource: resource, Units: units, Node: room.Node, State: alloc.Attached,
 		}))
 	}
+	r.spend(room, 1)
 }
 
 // Let lets go of what is kept.
@@ -74,8 +80,16 @@ func (r *Round) Let(key string, room Room) {
 	for resource := range room.Units {
 		r.snapshot = r.snapshot.With(alloc.DropDevice(keptUID(key, resource)))
 	}
+	r.spend(room, -1)
 }
 
-func keptUID(key string, resource gpu.ResourceName) string {
-	return "kept " + key + " " + string(resource)
+// spend counts what is kept for budgets, until the round is closed.
+func (r *Round) spend(room Room, sign int64) {
+	for _, amount := range room.amounts {
+		amount.Units *= sign
+		r.use.Add(room.namespace, amount)
+		r.spent = append(r.spent, spent{room.namespace, amount})
+	}
 }
+
+func keptUID(key string, resource gpu.ResourceName) string { return "kept " + key + " " + string(resource) }
