@@ -19,12 +19,13 @@ type Collector struct {
 	Options
 	leads   <-chan struct{} // closed when this replica leads
 	changed chan struct{}
-	since   map[string]time.Time // when starts and devices were first seen as they are, by id or UID
+	since   map[string]time.Time    // when starts and devices were first seen as they are
+	tidied  map[types.UID]time.Time // when spare devices were last looked at
 }
 
 // NewCollector makes a collector. leads is closed when this replica leads.
 func NewCollector(o Options, leads <-chan struct{}) *Collector {
-	return &Collector{Options: o, leads: leads, changed: make(chan struct{}, 1), since: map[string]time.Time{}}
+	return &Collector{Options: o, leads: leads, changed: make(chan struct{}, 1), since: map[string]time.Time{}, tidied: map[types.UID]time.Time{}}
 }
 
 const (
@@ -75,48 +76,60 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// pass looks at all devices once. An error of one keeps nothing else from being looked at.
+// pass looks once at what may have to be given back. An error of one device keeps nothing
+// else from being looked at.
 func (c *Collector) pass(ctx context.Context) {
-	now := c.Now()
-	wait := abandoned
-	select {
-	case <-c.leads:
-	default:
-		wait += behind
-	}
-	seen := map[string]bool{}
-	old := func(key string) bool {
-		seen[key] = true
-		if c.since[key].IsZero() {
+	now, leads, seen := c.Now(), c.isLeader(), map[string]bool{}
+	// since reports what has been so for a time, and a little longer where others come first.
+	since := func(key string, time time.Duration) bool {
+		if !leads {
+			time += behind
+		}
+		if seen[key] = true; c.since[key].IsZero() {
 			c.since[key] = now
 		}
-		return now.Sub(c.since[key]) >= wait
+		return now.Sub(c.since[key]) >= time
 	}
-	var ended, dangling, unborn, spare []*v1alpha1.GPUDevice
+	var over, dangling, unborn, spare []*v1alpha1.GPUDevice
 	c.Feed.View(func(_ *books.Books, v cluster.View) {
-		for _, d := range v.Taken() {
-			switch a := d.Status.Attachment; {
-			case a.VMIUID == "" && old(a.RequestID):
-				dangling = append(dangling, d)
-			case a.VMIUID != "" && !v.Runs(a.VMIUID):
-				ended = append(ended, d)
+		for _, d := range v.Ended() {
+			if since("ended "+string(d.UID), 0) {
+				over = append(over, d)
 			}
 		}
-		for _, d := range v.Made() {
+		for _, d := range v.Unclaimed() {
+			if since(d.Status.Attachment.RequestID, abandoned) {
+				dangling = append(dangling, d)
+			}
+		}
+		for _, d := range v.Spare() {
 			switch {
-			case d.DeletionTimestamp != nil || d.Status.Attachment != nil:
-			case d.Status.Origin == nil && old(string(d.UID)):
-				unborn = append(unborn, d)
-			case d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate:
+			case d.DeletionTimestamp != nil:
+			case d.Status.Origin == nil:
+				if since(string(d.UID), abandoned) {
+					unborn = append(unborn, d)
+				}
+			case leads && !now.Before(c.tidied[d.UID].Add(lookAgain)):
 				spare = append(spare, d)
+				c.tidied[d.UID] = now
 			}
 		}
 	})
 	maps.DeleteFunc(c.since, func(key string, _ time.Time) bool { return !seen[key] })
-	c.do(ctx, ended, c.end)
+	maps.DeleteFunc(c.tidied, func(_ types.UID, at time.Time) bool { return now.Sub(at) > 2*lookAgain })
+	c.do(ctx, over, c.end)
 	c.do(ctx, dangling, c.settleStart)
 	c.do(ctx, unborn, c.remove)
 	c.do(ctx, spare, c.tidy)
+}
+
+func (c *Collector) isLeader() bool {
+	select {
+	case <-c.leads:
+		return true
+	default:
+		return false
+	}
 }
 
 // collectTime is how long one device may take.

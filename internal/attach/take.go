@@ -96,6 +96,7 @@ func (s *Starter) attach(ctx context.Context, st *start, m *member, ask *v1alpha
 			return diagnose.NoDevice(st.String(), next.Namespace, next.Name)
 		case carries(live, st.id): // by a write whose answer was lost
 			m.device = live
+			s.Feed.Assume(live)
 			return nil
 		}
 		if err := s.free(ctx, st, live); err != nil {

@@ -59,8 +59,12 @@ func (s *Starter) Validate(ctx context.Context, object *kubevirt.VirtualMachineI
 	}
 	want := entries(members)
 	s.Feed.Books(func(b *books.Books) { err = v.shape(b.Names(), want) })
-	if err == nil && len(object.Spec.Domain.Devices.GPUs) != len(want) {
-		err = diagnose.NotItsSet(v.String(), fmt.Sprintf("it has %d gpus, and its devices %d units", len(object.Spec.Domain.Devices.GPUs), len(want)))
+	has := map[string]bool{}
+	for _, g := range object.Spec.Domain.Devices.GPUs {
+		has[g.Name] = true
+	}
+	if err == nil && len(has) != len(want) {
+		err = diagnose.NotItsSet(v.String(), fmt.Sprintf("it has %d gpus, and its devices %d units", len(has), len(want)))
 	}
 	return err
 }

@@ -92,4 +92,6 @@ func (r *Round) spend(room Room, sign int64) {
 	}
 }
 
-func keptUID(key string, resource gpu.ResourceName) string { return "kept " + key + " " + string(resource) }
+func keptUID(key string, resource gpu.ResourceName) string {
+	return "kept " + key + " " + string(resource)
+}

@@ -106,6 +106,7 @@ func (f *Feed) putDevice(k known) bool {
 	}
 	f.devices.known[uid] = k
 	f.devices.find(k.device)
+	f.claimant(k.device)
 	f.unreadable(launcherRef(k.device), f.room.device(k.device))
 	if !counts(k.device) {
 		f.books.DropDevice(uid)

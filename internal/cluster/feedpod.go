@@ -274,15 +274,9 @@ func vmiOf(d *manifest.Document) (v usage.VMI, err error) {
 	return v, nil
 }
 
-// runs notes whether a VMI has ended, and reports that it has just done so.
-func (f *Feed) runs(uid types.UID, phase string) (ended bool) {
-	if phase == string(kubevirt.Succeeded) || phase == string(kubevirt.Failed) {
-		ended = f.running[uid]
-		delete(f.running, uid)
-		return ended
-	}
-	f.running[uid] = true
-	return false
+// isOver reports the phase of a VMI that is over.
+func isOver(phase string) bool {
+	return phase == string(kubevirt.Succeeded) || phase == string(kubevirt.Failed)
 }
 
 func (f *Feed) vmiEvents() events {
@@ -300,7 +294,7 @@ func (f *Feed) vmiEvents() events {
 			d := f.document(now)
 			v, err := vmiOf(&d)
 			f.unreadable(d.Ref(), err)
-			changed := f.runs(now.GetUID(), text(d.Object, "status", "phase"))
+			changed := f.vmi(now.GetUID(), !isOver(text(d.Object, "status", "phase")))
 			if was, known := listed[now.GetUID()]; len(v.ActivePods) == 0 || known && reflect.DeepEqual(was, v) {
 				return len(v.ActivePods) == 0 && drop(now.GetUID()) || changed
 			}
@@ -312,15 +306,16 @@ func (f *Feed) vmiEvents() events {
 		drop: func(o metav1.Object) bool {
 			d := f.document(o)
 			f.unreadable(d.Ref(), nil)
-			delete(f.running, o.GetUID())
-			drop(o.GetUID())
-			return true
+			news := f.vmi(o.GetUID(), false)
+			return drop(o.GetUID()) || news
 		},
 		gone: func() bool {
 			for uid := range listed {
 				drop(uid)
 			}
-			clear(f.running)
+			for uid := range f.running {
+				f.vmi(uid, false)
+			}
 			return true
 		},
 	}

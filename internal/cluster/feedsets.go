@@ -6,67 +6,126 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
-// sets is where devices are found that VMIs have, or that were made for them.
+// sets is where devices are found that VMIs have, or that were made for them. Those that
+// somebody has to look at are few, whatever there is.
 type sets struct {
-	taken, made, unanswered set
-	madeFor                 map[types.UID]set // by the VM's UID
-	vm                      map[string]types.UID
-	names                   map[types.NamespacedName]string
-	named                   map[string]types.NamespacedName
+	unclaimed, unanswered, spare set
+	claimed                      map[types.UID]set // by the VMI's UID
+	ended                        map[types.UID]bool
+	madeFor                      map[types.UID]set // by the VM's UID
+	names                        map[types.NamespacedName]string
+	found                        map[string]found
+}
+
+// found is what a device was found by.
+type found struct {
+	name    types.NamespacedName
+	vmi, vm types.UID
 }
 
 func newSets() sets {
-	return sets{taken: set{}, made: set{}, unanswered: set{}, madeFor: map[types.UID]set{}, vm: map[string]types.UID{}, names: map[types.NamespacedName]string{}, named: map[string]types.NamespacedName{}}
+	return sets{
+		unclaimed: set{}, unanswered: set{}, spare: set{}, claimed: map[types.UID]set{}, ended: map[types.UID]bool{},
+		madeFor: map[types.UID]set{}, names: map[types.NamespacedName]string{}, found: map[string]found{},
+	}
 }
 
 func (s *sets) find(uid string, d *v1alpha1.GPUDevice) {
-	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
-	s.names[name], s.named[uid] = uid, name
-	if d.Status.Attachment != nil {
-		s.taken[uid] = struct{}{}
+	f := found{name: types.NamespacedName{Namespace: d.Namespace, Name: d.Name}}
+	s.names[f.name] = uid
+	a, o := d.Status.Attachment, d.Status.Origin
+	switch {
+	case a != nil && a.VMIUID == "":
+		s.unclaimed[uid] = struct{}{}
+	case a != nil:
+		f.vmi = a.VMIUID
+		put(s.claimed, f.vmi, uid)
+	case d.Labels[v1alpha1.LabelTemplateDevice] == v1alpha1.ValueTrue, o != nil && o.Kind == v1alpha1.OriginTemplate:
+		s.spare[uid] = struct{}{} // whatever became of the label
 	}
 	if q := d.Status.BindRequest; q != nil && q.Answer == nil {
 		s.unanswered[uid] = struct{}{}
 	}
-	if d.Labels[v1alpha1.LabelTemplateDevice] == v1alpha1.ValueTrue {
-		s.made[uid] = struct{}{}
+	if o != nil && o.Kind == v1alpha1.OriginTemplate && o.VM != nil {
+		f.vm = o.VM.UID
+		put(s.madeFor, f.vm, uid)
 	}
-	if o := d.Status.Origin; o != nil && o.Kind == v1alpha1.OriginTemplate {
-		s.made[uid] = struct{}{} // whatever became of the label
-		if o.VM != nil {
-			if s.madeFor[o.VM.UID] == nil {
-				s.madeFor[o.VM.UID] = set{}
-			}
-			s.madeFor[o.VM.UID][uid] = struct{}{}
-			s.vm[uid] = o.VM.UID
-		}
-	}
+	s.found[uid] = f
 }
 
 func (s *sets) lose(uid string) {
-	delete(s.taken, uid)
-	delete(s.made, uid)
-	delete(s.unanswered, uid)
-	if name, ok := s.named[uid]; ok {
-		delete(s.named, uid)
-		if s.names[name] == uid { // not another one's by now
-			delete(s.names, name)
-		}
+	f, ok := s.found[uid]
+	if !ok {
+		return
 	}
-	if vm, ok := s.vm[uid]; ok {
-		delete(s.vm, uid)
-		delete(s.madeFor[vm], uid)
-		if len(s.madeFor[vm]) == 0 {
-			delete(s.madeFor, vm)
-		}
+	delete(s.found, uid)
+	delete(s.unclaimed, uid)
+	delete(s.unanswered, uid)
+	delete(s.spare, uid)
+	take(s.madeFor, f.vm, uid)
+	if take(s.claimed, f.vmi, uid) {
+		delete(s.ended, f.vmi)
+	}
+	if s.names[f.name] == uid { // not another one's by now
+		delete(s.names, f.name)
 	}
 }
 
-// Taken returns the devices with an attachment, in any order.
-func (v View) Taken() []*v1alpha1.GPUDevice { return v.f.devices.in(v.f.devices.sets.taken) }
+func put(m map[types.UID]set, key types.UID, uid string) {
+	if m[key] == nil {
+		m[key] = set{}
+	}
+	m[key][uid] = struct{}{}
+}
 
-// Made returns the devices that were made from templates, in any order.
-func (v View) Made() []*v1alpha1.GPUDevice { return v.f.devices.in(v.f.devices.sets.made) }
+// take reports that nothing is left under the key.
+func take(m map[types.UID]set, key types.UID, uid string) bool {
+	delete(m[key], uid)
+	if len(m[key]) > 0 {
+		return false
+	}
+	delete(m, key)
+	return true
+}
+
+// vmi says whether a VMI runs, and reports that its devices are now to be looked at.
+func (f *Feed) vmi(uid types.UID, runs bool) (news bool) {
+	s := &f.devices.sets
+	if runs {
+		f.running[uid] = true
+		delete(s.ended, uid)
+		return false
+	}
+	delete(f.running, uid)
+	if len(s.claimed[uid]) == 0 || s.ended[uid] {
+		return false
+	}
+	s.ended[uid] = true
+	return true
+}
+
+// claimant looks whether the VMI that has a device runs.
+func (f *Feed) claimant(d *v1alpha1.GPUDevice) {
+	if a := d.Status.Attachment; a != nil && a.VMIUID != "" && !f.running[a.VMIUID] {
+		f.devices.sets.ended[a.VMIUID] = true
+	}
+}
+
+// Unclaimed returns the devices that starts have taken, in any order.
+func (v View) Unclaimed() []*v1alpha1.GPUDevice { return v.f.devices.in(v.f.devices.sets.unclaimed) }
+
+// Ended returns the devices of VMIs that have ended, or that are not known, in any order.
+func (v View) Ended() (out []*v1alpha1.GPUDevice) {
+	s := &v.f.devices.sets
+	for vmi := range s.ended {
+		out = append(out, v.f.devices.in(s.claimed[vmi])...)
+	}
+	return out
+}
+
+// Spare returns the devices that were made from templates and that nobody has, in any
+// order.
+func (v View) Spare() []*v1alpha1.GPUDevice { return v.f.devices.in(v.f.devices.sets.spare) }
 
 // MadeFor returns the devices that were made from the templates of a VM, in any order.
 func (v View) MadeFor(vm types.UID) []*v1alpha1.GPUDevice {
