@@ -100,9 +100,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 
 .PHONY: chaos
 chaos: export CGO_ENABLED := 1
-chaos: cluster ## Kill and pause leaders under load for CHAOSTIME (10m), under the race detector; stop real processes PAUSES (100) times
+chaos: cluster ## Kill and pause leaders under load for CHAOSTIME (10m), under the race detector; stop real processes PAUSES (100) times; race 200 VMs for 100 GPUs
 	GPUCTL_CHAOS=$(CHAOSTIME) go test -race -v -count=1 -timeout 40m -run '^TestChaos$$' ./internal/bind
 	CGO_ENABLED=0 GPUCTL_PAUSES=$(PAUSES) go test -v -count=1 -timeout 40m ./test/pause
+	CGO_ENABLED=0 GPUCTL_RACE=full go test -v -count=1 -timeout 40m -run '^TestRace$$' ./test/e2e
 
 .PHONY: bench
 bench: build ## Run the benchmarks, and time whole commands against others

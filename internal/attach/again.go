@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
 // again goes on with a start whose first call has taken the set: the API server asks
@@ -18,7 +19,15 @@ func (s *Starter) again(ctx context.Context, v *vmi) (*Started, error) {
 	if v.requestID == "" || v.name == "" {
 		return nil, nil //nolint:nilnil // see above
 	}
-	members, err := s.taken(ctx, v)
+	var perhaps []string // somebody may have taken the gpus away again
+	s.Feed.View(func(_ *books.Books, f cluster.View) {
+		for _, d := range f.Asking(v.requestID) {
+			if d.Namespace == v.namespace {
+				perhaps = append(perhaps, d.Name)
+			}
+		}
+	})
+	members, err := s.taken(ctx, v, perhaps...)
 	if err != nil || members == nil || slices.ContainsFunc(members, func(m *member) bool { return !v.started(m.device) }) {
 		return nil, err
 	}
@@ -46,17 +55,18 @@ func (v *vmi) started(d *v1alpha1.GPUDevice) bool {
 	return carries(d, v.requestID) && a.VMIName == v.name && a.VMUID == v.vmUID()
 }
 
-// taken reads the devices of the set that a VMI says it has: those that it names, and
-// those that its gpus entries are called by. Nil where there is not one for each
-// reference.
-func (o *Options) taken(ctx context.Context, v *vmi) ([]*member, error) {
+// taken reads the devices of the set that a VMI says it has: those that it names, and for
+// each template one that has its id, of those that its gpus entries are called by and of
+// others that perhaps are. Nil where there is not one for each reference.
+func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*member, error) {
+	named := len(v.references.Devices)
 	names := slices.Clone(v.references.Devices)
-	for _, g := range v.object.Spec.Domain.Devices.GPUs {
-		if name := deviceOf(g); name != "" && !slices.Contains(names, name) {
+	for _, name := range slices.Concat(v.called(), perhaps) {
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	if len(names) != len(v.references.Devices)+len(v.references.Templates) {
+	if len(names) > named+2*v1alpha1.MaxDevicesPerSet {
 		return nil, nil
 	}
 	members := make([]*member, len(names))
@@ -70,21 +80,38 @@ func (o *Options) taken(ctx context.Context, v *vmi) ([]*member, error) {
 			return err
 		}
 	}
-	if err := together(reads...); err != nil || slices.Contains(members, nil) {
+	if err := together(reads...); err != nil || slices.Contains(members[:named], nil) {
 		return nil, err
 	}
-	made := members[len(v.references.Devices):]
-	for _, t := range v.references.Templates {
-		at := slices.IndexFunc(made, func(m *member) bool {
-			d := m.device
-			return m.template == nil && d.Spec.ClassName == t.Class && d.Spec.Count == t.Count && d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate
-		})
+	set, made := members[:named:named], members[named:]
+	for i := range v.references.Templates {
+		t := &v.references.Templates[i]
+		at := slices.IndexFunc(made, func(m *member) bool { return m != nil && m.madeFrom(t, v.requestID) })
 		if at < 0 {
 			return nil, nil
 		}
-		made[at].template = &t
+		made[at].template = t
+		set = append(set, made[at])
+		made[at] = nil
 	}
-	return members, nil
+	return set, nil
+}
+
+// madeFrom reports a device that was made from a template, and that the start has.
+func (m *member) madeFrom(t *v1alpha1.Template, id string) bool {
+	d := m.device
+	return d.Spec.ClassName == t.Class && d.Spec.Count == t.Count && d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate &&
+		d.Status.Attachment != nil && d.Status.Attachment.RequestID == id
+}
+
+// called are the devices that gpus entries are called by.
+func (v *vmi) called() (names []string) {
+	for _, g := range v.object.Spec.Domain.Devices.GPUs {
+		if name := deviceOf(g); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // deviceOf returns the device that a gpus entry is a unit of, as GPUName has called it.

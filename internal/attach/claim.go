@@ -45,6 +45,9 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 		return "", diagnose.NoBinding(launcher, "the VMI has not the devices that it references")
 	}
 	for _, m := range byUID(members) {
+		if a := m.device.Status.Attachment; a != nil && a.VMIName != name {
+			return "", diagnose.NoBinding(launcher, "GPUDevice "+m.name+" is taken for VMI "+a.VMIName)
+		}
 		switch err := s.claim(ctx, m, v.requestID, uid, dry); {
 		case errors.Is(err, errNotTaken):
 			return "", diagnose.NoBinding(launcher, "GPUDevice "+m.name+" is not taken for the VMI")

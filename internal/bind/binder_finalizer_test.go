@@ -2,6 +2,8 @@ package bind
 
 import (
 	"testing"
+
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // An order whose finalizer could not be written once is tried again soon.
@@ -12,11 +14,11 @@ func TestBinderWritesTheFinalizerAgain(t *testing.T) {
 	r := w.replica("a")
 	w.order("before", 1)
 	w.soon(map[string]string{"before": "Held n1"})
-	r.set(func(x *exchange) error {
-		if x.verb == "PUT" && x.what == "device" && x.n == 1 {
-			return x.say(500)
+	r.Set(func(x *wire.Exchange) error {
+		if x.Verb == "PUT" && x.What == "device" && x.N == 1 {
+			return x.Say(500)
 		}
-		return x.send()
+		return x.Send()
 	})
 	w.order("a", 1)
 	w.soon(map[string]string{"a": "Held n1"})

@@ -43,11 +43,11 @@ func TestBinderGoesOnAfterALargeOrder(t *testing.T) {
 	r := w.replica("a")
 	w.order("before", 1)
 	w.soon(map[string]string{"before": "Held n1"})
-	r.took()
+	r.Took()
 	w.must(w.large("large", noStatus, v1alpha1.FinalizerUnits))
 	time.Sleep(time.Second)
 	w.order("after", 1)
-	defer func() { t.Log(r.took()) }()
+	defer func() { t.Log(r.Took()) }()
 	w.soon(map[string]string{"after": "Held n1"})
 }
 

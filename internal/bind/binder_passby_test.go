@@ -3,6 +3,8 @@ package bind
 import (
 	"testing"
 	"time"
+
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // An order whose finalizer nobody lets the binder write backs off, and does not keep the
@@ -13,11 +15,11 @@ func TestBinderPassesByWhoseFinalizerIsRefused(t *testing.T) {
 	r := w.replica("a")
 	w.order("first", 8)
 	w.soon(map[string]string{"first": "Pending NotAllowed"}) // it leads; there is no such class
-	r.set(func(x *exchange) error {
-		if x.verb == "PUT" && x.what == "device" && x.name == "first" {
-			return x.say(403)
+	r.Set(func(x *wire.Exchange) error {
+		if x.Verb == "PUT" && x.What == "device" && x.Name == "first" {
+			return x.Say(403)
 		}
-		return x.send()
+		return x.Send()
 	})
 	time.Sleep(1100 * time.Millisecond) // creation is told in seconds
 	w.order("second", 8)

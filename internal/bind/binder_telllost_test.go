@@ -2,6 +2,8 @@ package bind
 
 import (
 	"testing"
+
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // An order whose reason has changed is told so soon, also when the first write of it is
@@ -12,11 +14,11 @@ func TestBinderTellsAgain(t *testing.T) {
 	r := w.replica("a")
 	w.order("a", 8)
 	w.soon(map[string]string{"a": "Pending NotAllowed"}) // there is no such class
-	r.set(func(x *exchange) error {
-		if x.verb == "PUT" && x.what == "status" && x.n == 1 {
-			return x.say(500)
+	r.Set(func(x *wire.Exchange) error {
+		if x.Verb == "PUT" && x.What == "status" && x.N == 1 {
+			return x.Say(500)
 		}
-		return x.send()
+		return x.Send()
 	})
 	w.class("h200")
 	w.soon(map[string]string{"a": "Pending NoUnits"})

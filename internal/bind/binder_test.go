@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 const h200 = "nvidia.com/GH100_H200_SXM_141GB"
@@ -32,7 +33,7 @@ const placed = 5 * time.Second
 // replica is a binder with its feed.
 type replica struct {
 	*Binder
-	*wire
+	*wire.Wire
 	logs
 	stop context.CancelFunc
 	done chan struct{}
@@ -55,7 +56,7 @@ func (w *world) replica(holder string) *replica {
 		Namespace: w.ns, Tenants: tenants, Log: testr.New(w.T), Changed: func() { r.Changed() },
 	})
 	p := w.party(holder)
-	r.wire = p.wire
+	r.Wire = p.Wire
 	r.Binder = NewBinder(BinderOptions{
 		Ledger: p.Ledger, Feed: feed, Client: p.Client, Live: p.Live, Now: time.Now, Log: r.logger(w.T, holder),
 	})
@@ -167,9 +168,9 @@ func TestBinderPlacesOrders(t *testing.T) {
 	w.must(admin.Delete(t.Context(), w.get("c")))
 	w.must(admin.Delete(t.Context(), w.get("d")))
 	w.soon(map[string]string{"c": "", "d": "", "early": "Held n2"})
-	r.took()
+	r.Took()
 	time.Sleep(500 * time.Millisecond)
-	if log := r.took(); len(log) > 0 {
+	if log := r.Took(); len(log) > 0 {
 		t.Errorf("nothing happens, and there are requests: %v", log)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // The small world of the chaos: too few units, and budgets at three levels.
@@ -156,20 +157,20 @@ func (w *world) killLeaders(ctx context.Context) (kills int) {
 		}
 		point, pause := random.IntN(3), random.IntN(3) == 0
 		after := 1 + random.IntN(8)
-		held := newGate()
-		r.set(func(x *exchange) error {
+		held := wire.NewGate()
+		r.Set(func(x *wire.Exchange) error {
 			switch {
 			case dead() && pause:
-				return held.pass(x)
+				return held.Pass(x)
 			case dead():
-				return errLost
-			case point == 1 && x.verb == http.MethodPut && x.what == "ledger" && x.n >= after:
+				return wire.ErrLost
+			case point == 1 && x.Verb == http.MethodPut && x.What == "ledger" && x.N >= after:
 				defer kill()
-			case point == 2 && x.verb == http.MethodPut && x.what == "status" && x.n >= after:
+			case point == 2 && x.Verb == http.MethodPut && x.What == "status" && x.N >= after:
 				defer kill()
-				return x.drop()
+				return x.Drop()
 			}
-			return x.send()
+			return x.Send()
 		})
 		select {
 		case <-killed:
@@ -184,7 +185,7 @@ func (w *world) killLeaders(ctx context.Context) (kills int) {
 		}
 		go func() { // it wakes when others lead
 			time.Sleep(2 * time.Second)
-			close(held.open)
+			close(held.Open)
 			r.stop()
 		}()
 	}

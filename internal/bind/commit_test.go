@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // Each device costs one write, and the batch one more.
@@ -22,13 +23,13 @@ func TestCommit(t *testing.T) {
 	if _, l := w.stored(); l.Term != 1 || l.Holder != "a" || !l.Unfenced {
 		t.Errorf("the first ledger: %+v", l)
 	}
-	p.took()
+	p.Took()
 	var entries []Entry
 	for i := range 20 {
 		entries = append(entries, place(w.device(fmt.Sprintf("d%02d", i)), "n1"))
 	}
 	out := w.commit(p, entries...)
-	log := p.took()
+	log := p.Took()
 	if diff := cmp.Diff(append([]string{"PUT ledger 200"}, repeated("PUT status 200", 20)...), log); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -48,8 +49,8 @@ func TestCommit(t *testing.T) {
 	if got := nodeOf(w.get("d03")); got != "n2" {
 		t.Errorf("moved to %q", got)
 	}
-	p.took()
-	if out := w.commit(p); len(out) != 0 || len(p.took()) != 0 {
+	p.Took()
+	if out := w.commit(p); len(out) != 0 || len(p.Took()) != 0 {
 		t.Errorf("an empty batch was written")
 	}
 }
@@ -69,7 +70,7 @@ func TestCommitInvalid(t *testing.T) {
 		other.Name, other.UID = fmt.Sprintf("d%d", i), d.UID+"-"+"x"
 		many = append(many, place(other, "n1"))
 	}
-	p.took()
+	p.Took()
 	for name, tc := range map[string]struct {
 		entries []Entry
 		want    string
@@ -85,7 +86,7 @@ func TestCommitInvalid(t *testing.T) {
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
-			if log := p.took(); len(log) > 0 {
+			if log := p.Took(); len(log) > 0 {
 				t.Errorf("it was begun: %v", log)
 			}
 		})
@@ -108,17 +109,17 @@ func TestVoid(t *testing.T) {
 				w := newWorld(t)
 				p := w.leader("a")
 				entries := []Entry{place(w.device("a"), "n1"), place(w.device("b"), "n1"), place(w.device("c"), "n1")}
-				g := newGate()
-				p.set(func(x *exchange) error {
-					if x.what == what && (what == "ledger" || x.name == "b") {
-						return g.pass(x)
+				g := wire.NewGate()
+				p.Set(func(x *wire.Exchange) error {
+					if x.What == what && (what == "ledger" || x.Name == "b") {
+						return g.Pass(x)
 					}
-					return x.send()
+					return x.Send()
 				})
-				finished := background(func() ([]Outcome, error) { return p.Commit(t.Context(), entries) })
-				<-g.held
+				finished := wire.Background(func() ([]Outcome, error) { return p.Commit(t.Context(), entries) })
+				<-g.Held
 				change(w)
-				close(g.open)
+				close(g.Open)
 				out, err := finished()
 				w.must(err)
 				if diff := cmp.Diff([]Result{Written, Void, Written}, results(out)); diff != "" {
@@ -135,7 +136,7 @@ func TestVoid(t *testing.T) {
 				} else if out[1].Device != nil {
 					t.Errorf("the outcome has a device: %+v", out[1].Device)
 				}
-				if log := p.took(); slices.Contains(log, "PUT status 200") && len(log) < 4 {
+				if log := p.Took(); slices.Contains(log, "PUT status 200") && len(log) < 4 {
 					t.Errorf("requests: %v", log)
 				}
 			})
@@ -156,18 +157,18 @@ func TestDeletedDevice(t *testing.T) {
 	now := metav1.NewMicroTime(time.Now())
 	lost := Entry{Device: d, Placement: d.Status.Placement.DeepCopy()}
 	lost.Placement.LostSince = &now
-	p.took()
+	p.Took()
 	out := w.commit(p, place(e, "n1"), lost)
 	if diff := cmp.Diff([]Result{Void, Written}, results(out)); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"PUT ledger 200", "PUT status 200"}, p.took()); diff != "" {
+	if diff := cmp.Diff([]string{"PUT ledger 200", "PUT status 200"}, p.Took()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if d := w.get("d"); d.Status.State != v1alpha1.DeviceLost {
 		t.Errorf("d is %s", d.Status.State)
 	}
-	if out := w.commit(p, place(e, "n1")); out[0].Result != Void || len(p.took()) > 0 {
+	if out := w.commit(p, place(e, "n1")); out[0].Result != Void || len(p.Took()) > 0 {
 		t.Errorf("e: %v", out)
 	}
 }

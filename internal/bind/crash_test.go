@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // A leader that crashes after k of its batch's writes leaves the rest to the next one,
@@ -32,12 +33,12 @@ func TestCrash(t *testing.T) {
 			ctx, crash := context.WithCancel(t.Context())
 			defer crash()
 			var writes atomic.Int64
-			p.set(func(x *exchange) error {
-				if x.what == "status" && writes.Add(1) > k {
+			p.Set(func(x *wire.Exchange) error {
+				if x.What == "status" && writes.Add(1) > k {
 					crash()
 					return ctx.Err()
 				}
-				return x.send()
+				return x.Send()
 			})
 			_, err := p.Commit(ctx, entries)
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "its outcome is not known") {
@@ -52,7 +53,7 @@ func TestCrash(t *testing.T) {
 			if int64(placed) != k {
 				t.Fatalf("%d were written, want %d", placed, k)
 			}
-			p.set(nil)
+			p.Set(nil)
 			if _, err := p.Commit(t.Context(), entries); !errors.Is(err, ErrDeposed) {
 				t.Errorf("it goes on: %v", err)
 			}
@@ -62,7 +63,7 @@ func TestCrash(t *testing.T) {
 				t.Errorf("the batch has changed:\n%s", cmp.Diff(before, after))
 			}
 			w.asDecided(entries)
-			if n := len(slices.DeleteFunc(next.took(), func(line string) bool { return line != "PUT status 200" })); int64(n) != m-k {
+			if n := len(slices.DeleteFunc(next.Took(), func(line string) bool { return line != "PUT status 200" })); int64(n) != m-k {
 				t.Errorf("%d writes, want %d", n, m-k)
 			}
 		})
@@ -102,7 +103,7 @@ func TestCrashAfterAll(t *testing.T) {
 	w.edit("d")
 	before := w.get("d")
 	next := w.leader("b")
-	if diff := cmp.Diff([]string{"GET ledger 200", "PUT ledger 200", "GET device 200"}, next.took()); diff != "" {
+	if diff := cmp.Diff([]string{"GET ledger 200", "PUT ledger 200", "GET device 200"}, next.Took()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, w.get("d")); diff != "" {
@@ -117,23 +118,23 @@ func TestReplayCrashes(t *testing.T) {
 	entries := []Entry{place(w.device("a"), "n1"), place(w.device("b"), "n2")}
 	ctx, crash := context.WithCancel(t.Context())
 	defer crash()
-	stop := func(from int) fault {
-		return func(x *exchange) error {
-			if x.what == "status" && x.n > from {
+	stop := func(from int) wire.Fault {
+		return func(x *wire.Exchange) error {
+			if x.What == "status" && x.N > from {
 				crash()
 				return context.Canceled
 			}
-			return x.send()
+			return x.Send()
 		}
 	}
-	p.set(stop(0))
+	p.Set(stop(0))
 	if _, err := p.Commit(ctx, entries); err == nil {
 		t.Fatal("it did not crash")
 	}
 	ctx, crash = context.WithCancel(t.Context())
 	defer crash()
 	second := w.party("b")
-	second.set(stop(1))
+	second.Set(stop(1))
 	if err := second.Lead(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("leads: %v", err)
 	}
@@ -149,23 +150,23 @@ func TestReplayCrashes(t *testing.T) {
 
 // A write whose answer does not come has one effect, and it is known which.
 func TestAnswersLost(t *testing.T) {
-	faults := map[string]fault{
-		"handled, then lost":  func(x *exchange) error { return x.drop() },
-		"lost, never handled": func(*exchange) error { return errLost },
-		"handled, then silence": func(x *exchange) error {
-			err := x.send()
-			<-x.r.Context().Done()
-			return errors.Join(err, context.Cause(x.r.Context()))
+	faults := map[string]wire.Fault{
+		"handled, then lost":  func(x *wire.Exchange) error { return x.Drop() },
+		"lost, never handled": func(*wire.Exchange) error { return wire.ErrLost },
+		"handled, then silence": func(x *wire.Exchange) error {
+			err := x.Send()
+			<-x.Context().Done()
+			return errors.Join(err, context.Cause(x.Context()))
 		},
-		"handled, then 500":                   func(x *exchange) error { return x.instead(http.StatusInternalServerError) },
-		"handled, then 504":                   func(x *exchange) error { return x.instead(http.StatusGatewayTimeout) },
-		"handled, then 429":                   func(x *exchange) error { return x.instead(http.StatusTooManyRequests) },
-		"handled, then 404 of something else": func(x *exchange) error { return x.instead(http.StatusNotFound) },
-		"sent twice": func(x *exchange) error { // as client-go does by itself after a Retry-After
-			if err := x.send(); err != nil {
+		"handled, then 500":                   func(x *wire.Exchange) error { return x.Instead(http.StatusInternalServerError) },
+		"handled, then 504":                   func(x *wire.Exchange) error { return x.Instead(http.StatusGatewayTimeout) },
+		"handled, then 429":                   func(x *wire.Exchange) error { return x.Instead(http.StatusTooManyRequests) },
+		"handled, then 404 of something else": func(x *wire.Exchange) error { return x.Instead(http.StatusNotFound) },
+		"sent twice": func(x *wire.Exchange) error { // as client-go does by itself after a Retry-After
+			if err := x.Send(); err != nil {
 				return err
 			}
-			return x.send()
+			return x.Send()
 		},
 	}
 	for name, f := range faults {
@@ -175,11 +176,11 @@ func TestAnswersLost(t *testing.T) {
 				p := w.leader("a")
 				p.tryFor = 200 * time.Millisecond
 				d := w.device("d")
-				p.set(func(x *exchange) error {
-					if x.what == what && x.verb == "PUT" && x.n <= 2 {
+				p.Set(func(x *wire.Exchange) error {
+					if x.What == what && x.Verb == "PUT" && x.N <= 2 {
 						return f(x)
 					}
-					return x.send()
+					return x.Send()
 				})
 				entries := []Entry{place(d, "n1")}
 				out := w.commit(p, entries...)
@@ -187,11 +188,11 @@ func TestAnswersLost(t *testing.T) {
 					t.Errorf("outcome %+v", out[0])
 				}
 				w.asDecided(entries)
-				log := p.took()
+				log := p.Took()
 				if n := len(slices.DeleteFunc(log, func(line string) bool { return line != "PUT status 200" })); n != 1 {
 					t.Errorf("%d writes of the device", n)
 				}
-				p.set(nil)
+				p.Set(nil)
 				w.commit(p, place(out[0].Device, "n2")) // the leadership goes on
 				if _, l := w.stored(); l.Sequence != 2 || l.Term != 1 {
 					t.Errorf("term %d, sequence %d", l.Term, l.Sequence)
@@ -215,13 +216,13 @@ func TestAnswerLostThenChanged(t *testing.T) {
 			w := newWorld(t)
 			p := w.leader("a")
 			d := w.device("d")
-			p.set(func(x *exchange) error {
-				if x.what == "status" && x.n == 1 {
-					err := x.drop()
+			p.Set(func(x *wire.Exchange) error {
+				if x.What == "status" && x.N == 1 {
+					err := x.Drop()
 					tc.change(w)
 					return err
 				}
-				return x.send()
+				return x.Send()
 			})
 			if out := w.commit(p, place(d, "n1")); out[0].Result != tc.want {
 				t.Errorf("outcome %+v", out[0])
@@ -263,18 +264,18 @@ func TestSwapLostThenDeposed(t *testing.T) {
 			w := newWorld(t)
 			p := w.leader("a")
 			d := w.device("d")
-			p.set(func(x *exchange) error {
-				if x.what == "ledger" && x.verb == "PUT" && x.n == 1 {
-					err := x.drop()
+			p.Set(func(x *wire.Exchange) error {
+				if x.What == "ledger" && x.Verb == "PUT" && x.N == 1 {
+					err := x.Drop()
 					tc.change(w)
 					return err
 				}
-				return x.send()
+				return x.Send()
 			})
 			if _, err := p.Commit(t.Context(), []Entry{place(d, "n1")}); !errors.Is(err, ErrDeposed) {
 				t.Errorf("error %v", err)
 			}
-			if log := p.took(); slices.ContainsFunc(log, func(l string) bool { return strings.HasPrefix(l, "PUT status") }) {
+			if log := p.Took(); slices.ContainsFunc(log, func(l string) bool { return strings.HasPrefix(l, "PUT status") }) {
 				t.Errorf("it wrote: %v", log)
 			}
 			if got := nodeOf(w.get("d")); got != tc.want {
@@ -288,11 +289,11 @@ func TestSwapLostThenDeposed(t *testing.T) {
 func TestLeadAnswersLost(t *testing.T) {
 	w := newWorld(t)
 	p := w.party("a")
-	p.set(func(x *exchange) error {
-		if x.what == "ledger" && x.verb != "GET" && x.n <= 2 { // the creation, and two swaps
-			return x.drop()
+	p.Set(func(x *wire.Exchange) error {
+		if x.What == "ledger" && x.Verb != "GET" && x.N <= 2 { // the creation, and two swaps
+			return x.Drop()
 		}
-		return x.send()
+		return x.Send()
 	})
 	w.must(p.Lead(t.Context()))
 	if _, l := w.stored(); l.Term != p.Term() || l.Term != 4 {
@@ -306,18 +307,18 @@ func TestRefusedInDoubt(t *testing.T) {
 	w := newWorld(t)
 	p := w.leader("a")
 	d := w.device("d")
-	g := newGate()
-	p.set(func(x *exchange) error {
+	g := wire.NewGate()
+	p.Set(func(x *wire.Exchange) error {
 		switch {
-		case x.what == "status" && x.n == 1: // on its way
-			return x.later(g)
-		case x.what == "status" && x.n == 2:
-			return x.say(http.StatusForbidden)
+		case x.What == "status" && x.N == 1: // on its way
+			return x.Later(g)
+		case x.What == "status" && x.N == 2:
+			return x.Say(http.StatusForbidden)
 		}
-		return x.send()
+		return x.Send()
 	})
 	out := w.commit(p, place(d, "n1"))
-	close(g.open)
+	close(g.Open)
 	if out[0].Result != Written {
 		t.Errorf("outcome %+v", out[0])
 	}

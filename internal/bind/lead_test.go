@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // A ledger that cannot be read is for a person to put right.
@@ -31,7 +32,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := w.broken(tc.data)
-			p.took()
+			p.Took()
 			err := p.Lead(t.Context())
 			if !errors.Is(err, ErrUnreadable) {
 				t.Fatalf("leads: %v", err)
@@ -45,7 +46,7 @@ func TestUnreadable(t *testing.T) {
 			if _, err := p.Commit(t.Context(), []Entry{place(d, "n1")}); !errors.Is(err, ErrDeposed) {
 				t.Errorf("commits: %v", err)
 			}
-			if diff := cmp.Diff([]string{"GET ledger 200"}, p.took()); diff != "" {
+			if diff := cmp.Diff([]string{"GET ledger 200"}, p.Took()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 			w.must(admin.Delete(t.Context(), m))
@@ -134,18 +135,18 @@ func TestLedgerDeleted(t *testing.T) {
 	claimed = w.commit(old, lost)[0].Device
 	heal := Entry{Device: claimed, Placement: out[1].Device.Status.Placement, Answer: claimed.Status.BindRequest.Answer}
 
-	g := newGate()
-	old.set(func(x *exchange) error {
-		if x.what == "status" {
-			return g.pass(x)
+	g := wire.NewGate()
+	old.Set(func(x *wire.Exchange) error {
+		if x.What == "status" {
+			return g.Pass(x)
 		}
-		return x.send()
+		return x.Send()
 	})
-	finished := background(func() ([]Outcome, error) {
+	finished := wire.Background(func() ([]Outcome, error) {
 		return old.Commit(t.Context(), []Entry{place(held, "n2"), place(pending, "n2"), heal})
 	})
 	for range 3 {
-		<-g.held
+		<-g.Held
 	}
 	m, _ := w.stored()
 	w.must(admin.Delete(t.Context(), m))
@@ -154,14 +155,14 @@ func TestLedgerDeleted(t *testing.T) {
 	if l.Term != 1 || !l.Unfenced || l.Holder != "new" {
 		t.Errorf("made anew: %+v", l)
 	}
-	old.took()
-	close(g.open)
+	old.Took()
+	close(g.Open)
 	late, err := finished()
 	w.must(err)
 	if diff := cmp.Diff(repeated(Void, 3), results(late)); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	for _, line := range old.took() {
+	for _, line := range old.Took() {
 		if strings.HasPrefix(line, "PUT") && line != "PUT status 409" {
 			t.Errorf("a late write: %s", line)
 		}
@@ -190,15 +191,15 @@ func TestLedgerRestored(t *testing.T) {
 	old := w.leader("old")
 	d := w.commit(old, place(w.device("d"), "n1"))[0].Device
 	m, before := w.stored()
-	g := newGate()
-	old.set(func(x *exchange) error {
-		if x.what == "status" {
-			return g.pass(x)
+	g := wire.NewGate()
+	old.Set(func(x *wire.Exchange) error {
+		if x.What == "status" {
+			return g.Pass(x)
 		}
-		return x.send()
+		return x.Send()
 	})
-	finished := background(func() ([]Outcome, error) { return old.Commit(t.Context(), []Entry{place(d, "n2")}) })
-	<-g.held
+	finished := wire.Background(func() ([]Outcome, error) { return old.Commit(t.Context(), []Entry{place(d, "n2")}) })
+	<-g.Held
 	w.must(admin.Delete(t.Context(), m))
 	m.ResourceVersion, m.UID = "", ""
 	w.must(admin.Create(t.Context(), m))
@@ -206,7 +207,7 @@ func TestLedgerRestored(t *testing.T) {
 	if _, l := w.stored(); !l.Unfenced || l.Term != before.Term+1 || l.Sequence != before.Sequence {
 		t.Errorf("restored: %+v", l)
 	}
-	close(g.open)
+	close(g.Open)
 	out, err := finished()
 	w.must(err)
 	if got := nodeOf(w.get("d")); got != "n1" || out[0].Result != Void {
@@ -220,7 +221,7 @@ func (w *world) fencedOnce(p party) {
 	w.Helper()
 	w.device("late")
 	again := w.leader("again")
-	if diff := cmp.Diff([]string{"GET ledger 200", "PUT ledger 200", "GET devices 200", "PUT device 200"}, again.took()); diff != "" {
+	if diff := cmp.Diff([]string{"GET ledger 200", "PUT ledger 200", "GET devices 200", "PUT device 200"}, again.Took()); diff != "" {
 		w.Errorf("leads again (-want +got):\n%s", diff)
 	}
 	if _, err := p.Commit(w.Context(), []Entry{place(w.get("late"), "n1")}); !errors.Is(err, ErrDeposed) {
@@ -231,7 +232,7 @@ func (w *world) fencedOnce(p party) {
 		w.Errorf("the word stayed: %+v", l)
 	}
 	last := w.leader("last")
-	if diff := cmp.Diff([]string{"GET ledger 200", "PUT ledger 200", "GET device 200"}, last.took()); diff != "" {
+	if diff := cmp.Diff([]string{"GET ledger 200", "PUT ledger 200", "GET device 200"}, last.Took()); diff != "" {
 		w.Errorf("leads (-want +got):\n%s", diff)
 	}
 }
@@ -252,11 +253,11 @@ func (w *world) claimed(d *v1alpha1.GPUDevice) *v1alpha1.GPUDevice {
 func TestLeadEnds(t *testing.T) {
 	w := newWorld(t)
 	p := w.party("a")
-	p.set(func(*exchange) error { return errLost })
+	p.Set(func(*wire.Exchange) error { return wire.ErrLost })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	err := p.Lead(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errLost) {
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, wire.ErrLost) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/charts"
 	"github.com/gpuctl/gpuctl/test/cluster"
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 var (
@@ -84,7 +85,7 @@ func scheme(t *testing.T) *runtime.Scheme {
 // party is one process that may lead.
 type party struct {
 	*Ledger
-	*wire
+	*wire.Wire
 }
 
 // party returns a ledger behind a wire of its own.
@@ -95,8 +96,8 @@ func (w *world) party(holder string) party {
 
 func (w *world) partyAs(config *rest.Config, holder string) party {
 	w.Helper()
-	wire := &wire{}
-	config.Wrap(wire.wrap)
+	line := &wire.Wire{}
+	config.Wrap(line.Wrap)
 	c, err := client.New(config, client.Options{Scheme: scheme(w.T), Mapper: admin.RESTMapper()})
 	if err != nil {
 		w.Fatal(err)
@@ -104,7 +105,7 @@ func (w *world) partyAs(config *rest.Config, holder string) party {
 	w.parties++
 	fast := time.Duration(w.parties) * time.Hour // no two clocks agree
 	now := func() time.Time { return time.Now().Add(fast) }
-	return party{wire: wire, Ledger: New(Options{Client: c, Live: c, Namespace: w.ns, Holder: holder, Now: now})}
+	return party{Wire: line, Ledger: New(Options{Client: c, Live: c, Namespace: w.ns, Holder: holder, Now: now})}
 }
 
 // leader returns a party that leads.

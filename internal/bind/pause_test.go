@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // decide places the first device without a node that fits: one unit is on n1. It counts
@@ -47,17 +49,17 @@ func TestPause(t *testing.T) {
 		if i%5 == 4 {
 			what = "ledger" // paused before the swap
 		}
-		g := newGate()
-		old.set(func(x *exchange) error {
-			if x.what == what && x.verb == "PUT" {
-				return g.pass(x)
+		g := wire.NewGate()
+		old.Set(func(x *wire.Exchange) error {
+			if x.What == what && x.Verb == "PUT" {
+				return g.Pass(x)
 			}
-			return x.send()
+			return x.Send()
 		})
 		decided := w.decide(t.Context(), []string{"a", "b"})
-		old.took()
-		finished := background(func() ([]Outcome, error) { return old.Commit(t.Context(), decided) })
-		<-g.held
+		old.Took()
+		finished := wire.Background(func() ([]Outcome, error) { return old.Commit(t.Context(), decided) })
+		<-g.Held
 		w.must(next.Lead(t.Context()))
 		w.commit(next, w.decide(t.Context(), []string{"b", "a"})...)
 		moved := i%2 == 1 && what == "status"
@@ -65,7 +67,7 @@ func TestPause(t *testing.T) {
 			w.commit(next, place(w.get("a"), "n2"))
 			w.commit(next, w.decide(t.Context(), []string{"b"})...)
 		}
-		close(g.open)
+		close(g.Open)
 		out, err := finished()
 		conflicts += w.woken(old, what, out, err, moved)
 		want := map[string]string{"a": "n1", "b": ""}
@@ -96,7 +98,7 @@ func TestPause(t *testing.T) {
 // devices that were.
 func (w *world) woken(old party, what string, out []Outcome, err error, moved bool) int {
 	w.Helper()
-	writes := slices.DeleteFunc(old.took(), func(line string) bool { return !strings.HasPrefix(line, "PUT status") })
+	writes := slices.DeleteFunc(old.Took(), func(line string) bool { return !strings.HasPrefix(line, "PUT status") })
 	switch {
 	case what == "ledger":
 		if !errors.Is(err, ErrDeposed) || len(writes) > 0 {

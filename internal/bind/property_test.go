@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/gpuctl/gpuctl/test/wire"
 )
 
 // capacity is how many units nodes serve.
@@ -84,8 +86,8 @@ func (s *schedule) run(next step) {
 	default:
 		ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
 		defer cancel()
-		p.set(next.fault(cancel))
-		defer p.set(nil)
+		p.Set(next.fault(cancel))
+		defer p.Set(nil)
 		if next.What == "lead" {
 			s.lead(ctx, next.Who)
 		} else {
@@ -95,16 +97,16 @@ func (s *schedule) run(next step) {
 }
 
 // fault returns what happens to the requests of a step.
-func (next step) fault(crash func()) fault {
-	return func(x *exchange) error {
+func (next step) fault(crash func()) wire.Fault {
+	return func(x *wire.Exchange) error {
 		switch {
-		case next.Fault == "crash" && x.n > next.K:
+		case next.Fault == "crash" && x.N > next.K:
 			crash()
-			return errLost
-		case next.Fault == "lose" && x.verb != "GET" && x.n <= 2:
-			return x.drop()
+			return wire.ErrLost
+		case next.Fault == "lose" && x.Verb != "GET" && x.N <= 2:
+			return x.Drop()
 		}
-		return x.send()
+		return x.Send()
 	}
 }
 
@@ -131,15 +133,15 @@ func (s *schedule) work(ctx context.Context, who, k int) {
 // the ledger goes first.
 func (s *schedule) pause(next step) {
 	p := s.parties[next.Who]
-	g := newGate()
-	held := func(x *exchange) error {
-		if x.verb == "PUT" && (x.what == "status" || x.what == "ledger" && next.K == 0) {
-			return g.pass(x)
+	g := wire.NewGate()
+	held := func(x *wire.Exchange) error {
+		if x.Verb == "PUT" && (x.What == "status" || x.What == "ledger" && next.K == 0) {
+			return g.Pass(x)
 		}
-		return x.send()
+		return x.Send()
 	}
-	p.set(held)
-	defer p.set(nil)
+	p.Set(held)
+	defer p.Set(nil)
 	ended := make(chan struct{})
 	entries := s.decisions(next.K)
 	go func() {
@@ -147,7 +149,7 @@ func (s *schedule) pause(next step) {
 		_, _ = p.Commit(s.Context(), entries)
 	}()
 	select {
-	case <-g.held:
+	case <-g.Held:
 	case <-ended:
 	}
 	if next.Fault == "crash" {
@@ -156,7 +158,7 @@ func (s *schedule) pause(next step) {
 	}
 	s.lead(s.Context(), 1-next.Who)
 	s.work(s.Context(), 1-next.Who, next.K+1)
-	close(g.open)
+	close(g.Open)
 	<-ended
 }
 

@@ -93,6 +93,7 @@ var layers = []layer{
 	{pkg: "test/fakesys", sentence: "made-up sysfs trees, for tests only", ours: "internal/gpu"},
 	{pkg: "test/often", sentence: "properties checked as often as there is time for", ours: ""},
 	{pkg: "test/pause", sentence: "replicas stopped between a decision and its write", ours: "api/v1alpha1 charts test/cluster"},
+	{pkg: "test/wire", sentence: "a connection to the API server that fails as a test says", others: "none"},
 	{pkg: "test/model/binding", sentence: "every run of the binding protocol in a small world", others: "none"},
 	{pkg: "test/fakesys/mkfakesys", sentence: "writes such a tree to a folder", ours: "internal/gpu test/fakesys"},
 }

@@ -37,19 +37,7 @@ type market struct {
 
 func newMarket(t *testing.T) *market {
 	t.Helper()
-	s := newStage(t)
-	m := &market{stage: s, nodes: []string{"worker-1", "worker-2", "worker-3"}}
-	for _, node := range m.nodes {
-		s.node(node, 8, "vfio-pci", 8)
-	}
-	began := time.Now()
-	s.installController("orders.enabled=true")
-	t.Logf("installed after %s", time.Since(began).Round(time.Millisecond))
-	s.serve(s.webhookService(), webhookPort)
-	s.class("h200", "{resourceName: "+h200+", maxCount: 8}")
-	m.acme = s.tenant()
-	m.edit = s.orderer(s.member(m.acme, "edit"), m.acme)
-	return m
+	return newMarketOf(t, 24)
 }
 
 // devices returns all devices by "namespace/name".

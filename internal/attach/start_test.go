@@ -1,0 +1,203 @@
+package attach
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kubevirt "kubevirt.io/api/core/v1"
+)
+
+const setOf3 = `{"devices":["a","b"],"templates":[{"class":"h200","count":2}]}`
+
+// of3 is a world with what a set of three needs, and somebody who answers.
+func of3(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.leads()
+	w.order("a", 1)
+	w.order("b", 2)
+	w.become(map[string]string{"a": "Held", "b": "Held"})
+	return w
+}
+
+var (
+	freeSet     = map[string]string{"a": "Held", "b": "Held"}
+	boundSet    = map[string]string{"a": "Bound vm starting", "b": "Bound vm starting", "made": "Bound vm starting"}
+	attachedSet = map[string]string{"a": "Attached vm", "b": "Attached vm", "made": "Attached vm"}
+)
+
+// A start takes the whole set, the VMI that is stored claims it, and its end gives it back.
+func TestStart(t *testing.T) {
+	w := of3(t)
+	p, v := w.replica(), w.vmi("vm", setOf3)
+	p.Took()
+	stored := p.starts(v)
+	if diff := cmp.Diff([]string{"POST devices 201", "PUT status 200", "PUT status 200", "PUT status 200"}, p.writes()); diff != "" {
+		t.Errorf("writes of a start (-want +got):\n%s", diff)
+	}
+	w.are(boundSet)
+	var got []string
+	for _, g := range stored.Spec.Domain.Devices.GPUs {
+		got = append(got, g.Name[:2]+" "+g.DeviceName)
+	}
+	if diff := cmp.Diff([]string{"a- " + h200, "b- " + h200, "b- " + h200, "vm " + h200, "vm " + h200}, got); diff != "" {
+		t.Errorf("gpus (-want +got):\n%s", diff)
+	}
+	w.must(p.Validate(t.Context(), stored, false))
+	uid := w.stores(stored)
+	for range 2 {
+		node, err := p.Claim(t.Context(), w.ns, "vm", uid, false)
+		if node != "n1" || err != nil {
+			t.Fatalf("claimed: %q, %v", node, err)
+		}
+		w.are(attachedSet)
+	}
+	if diff := cmp.Diff([]string{"PUT status 200", "PUT status 200", "PUT status 200"}, p.writes()); diff != "" {
+		t.Errorf("writes of two claims (-want +got):\n%s", diff)
+	}
+	p.collects()
+	w.are(attachedSet)
+	w.ends("vm")
+	p.collects()
+	p.collects()
+	w.become(freeSet)
+}
+
+// A dry run is judged as a start is, and writes nothing.
+func TestStartDry(t *testing.T) {
+	w := of3(t)
+	p := w.replica()
+	same := w.unchanged()
+	p.Took()
+	got, err := p.Start(t.Context(), w.vmi("vm", setOf3), true)
+	if err != nil || got.RequestID != "" || len(got.GPUs) != 5 {
+		t.Errorf("a dry run gives %+v, %v", got, err)
+	}
+	w.must(p.Validate(t.Context(), admitted(w.vmi("vm", setOf3), got), true))
+	_, err = p.Start(t.Context(), w.vmi("vm", `{"devices":["nobody"]}`), true)
+	w.refused(err, "GPU0632", "nobody")
+	stored := p.starts(w.vmi("vm", `{"devices":["a"]}`))
+	uid := w.stores(stored)
+	same = w.unchanged()
+	p.Took()
+	if node, err := p.Claim(t.Context(), w.ns, "vm", uid, true); node != "n1" || err != nil {
+		t.Errorf("a dry claim gives %q, %v", node, err)
+	}
+	same()
+	if log := p.writes(); len(log) > 0 {
+		t.Errorf("it writes: %v", log)
+	}
+}
+
+// A start whose id its set carries already is the same start, called once more. Whoever
+// else has the id is another one. Neither writes anything.
+func TestStartAgain(t *testing.T) {
+	id := func(text string) func(*kubevirt.VirtualMachineInstance) {
+		return func(v *kubevirt.VirtualMachineInstance) { v.Annotations["gpuctl.dev/request-id"] = text }
+	}
+	w := of3(t)
+	first, second := w.replica(), w.replica() // any replica may be called
+	stored := first.starts(of(w.vmi("vm", setOf3), "vm-uid"))
+	second.knows()
+	for name, tc := range map[string]struct {
+		change     func(v *kubevirt.VirtualMachineInstance)
+		code, text string
+	}{
+		"as it was":          {change: func(*kubevirt.VirtualMachineInstance) {}},
+		"labels are written": {change: func(v *kubevirt.VirtualMachineInstance) { v.Labels["x"] = "y" }},
+		"another name": {
+			change: func(v *kubevirt.VirtualMachineInstance) { v.Name = "thief" }, code: "GPU0635", text: "vm, which is starting",
+		},
+		"another VM":    {change: func(v *kubevirt.VirtualMachineInstance) { of(v, "thief") }, code: "GPU0635", text: "vm, which is starting"},
+		"no VM":         {change: func(v *kubevirt.VirtualMachineInstance) { v.OwnerReferences = nil }, code: "GPU0635", text: "vm, which is starting"},
+		"another id":    {change: id("0123456789abcdef0123456789abcdef"), code: "GPU0635", text: "vm, which is starting"},
+		"no id":         {change: id(""), code: "GPU0635", text: "vm, which is starting"},
+		"in upper case": {change: func(v *kubevirt.VirtualMachineInstance) { id("A" + v.Annotations["gpuctl.dev/request-id"][1:])(v) }, code: "GPU0635", text: "vm, which is starting"},
+		"a raw name beside it": {change: func(v *kubevirt.VirtualMachineInstance) {
+			v.Spec.Domain.Devices.GPUs = append(v.Spec.Domain.Devices.GPUs, kubevirt.GPU{Name: "more-0", DeviceName: h200})
+		}, code: "GPU0638", text: "more-0 asks for"},
+		"a raw host device beside it": {change: func(v *kubevirt.VirtualMachineInstance) {
+			v.Spec.Domain.Devices.HostDevices = []kubevirt.HostDevice{{Name: "more", DeviceName: h200}}
+		}, code: "GPU0638", text: "more asks for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			same := w.unchanged()
+			second.Took()
+			v := stored.DeepCopy()
+			tc.change(v)
+			got, err := second.Start(t.Context(), v, false)
+			if tc.code != "" {
+				w.refused(err, tc.code, tc.text)
+			} else if err != nil {
+				t.Errorf("refused: %v", err)
+			} else if diff := cmp.Diff(stored, admitted(stored, got)); diff != "" {
+				t.Errorf("it is not the same (-first +again):\n%s", diff)
+			}
+			if log := second.writes(); len(log) > 0 {
+				t.Errorf("it writes: %v", log)
+			}
+			same()
+			w.must(first.Validate(t.Context(), stored, false))
+		})
+	}
+}
+
+// gpus that somebody has taken away meanwhile are there again.
+func TestStartAgainCompletes(t *testing.T) {
+	for name, references := range map[string]string{"orders": `{"devices":["a","b"]}`, "a template, too": setOf3} {
+		t.Run(name, func(t *testing.T) {
+			w := of3(t)
+			p := w.replica()
+			stored := p.starts(w.vmi("vm", references))
+			bare := stored.DeepCopy()
+			bare.Spec.Domain.Devices.GPUs = nil
+			same := w.unchanged()
+			got, err := p.Start(t.Context(), bare, false)
+			w.must(err)
+			if diff := cmp.Diff(stored, admitted(bare, got)); diff != "" {
+				t.Errorf("it is not the same (-first +again):\n%s", diff)
+			}
+			same()
+		})
+	}
+}
+
+// A start that the binder refuses, that nobody answers, or that the API server has given
+// up leaves nothing.
+func TestStartRollsBack(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
+		w := of3(t)
+		p := w.replica()
+		p.Launcher = unreadable
+		_, err := p.Start(t.Context(), w.vmi("vm", setOf3), false)
+		w.refused(err, "GPU0716", "")
+		w.become(freeSet)
+		if d := w.device("a"); d.Status.BindRequest != nil {
+			t.Errorf("it asks still: %+v", d.Status.BindRequest)
+		}
+	})
+	for name, tc := range map[string]struct {
+		timeout time.Duration
+		code    string
+	}{"nobody answers": {time.Minute, "GPU0712"}, "the API server gives up": {time.Second, "GPU0712"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.order("a", 1)
+			w.order("b", 1)
+			p := w.replica()
+			ctx, cancel := context.WithTimeout(t.Context(), tc.timeout)
+			defer cancel()
+			_, err := p.Start(ctx, w.vmi("vm", setOf3), false)
+			w.refused(err, tc.code, "")
+			w.leads() // it has to take the finalizer off what was made
+			w.become(freeSet)
+		})
+	}
+}
+
+// unreadable is a launcher that the binder refuses.
+func unreadable(context.Context, *kubevirt.VirtualMachineInstance) (string, error) {
+	return `{"containers":`, nil
+}
