@@ -106,7 +106,7 @@ func (f *Feed) podEvents() events {
 			if pod.counts == nil || was != nil && reflect.DeepEqual(was.counts, pod.counts) {
 				return changed
 			}
-			namespaces[pod.UID] = pod.Namespace
+			namespaces[pod.uid] = pod.namespace
 			f.books.PutPod(*pod.counts)
 			return true
 		},
@@ -153,7 +153,7 @@ func (f *Feed) dropPlugin(pod *heldPod) bool {
 	if pod.plugin == nil {
 		return false
 	}
-	f.nodes.noPlugin(pod.plugin.node, pod.UID)
+	f.nodes.noPlugin(pod.plugin.node, pod.uid)
 	return f.tell(pod.plugin.node)
 }
 

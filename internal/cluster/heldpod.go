@@ -13,7 +13,10 @@ import (
 // heldPod is what a cache holds of a pod, in place of it: of a corev1.Pod the empty one
 // has more than a kilobyte. Nothing changes it.
 type heldPod struct {
-	metav1.ObjectMeta // its identity
+	*metav1.ObjectMeta // an empty one: who it is, is said here
+	namespace, name    string
+	uid                types.UID
+	version            string
 
 	node      string       // "" for one that takes nothing of a node
 	requested amounts      // in all
@@ -27,6 +30,21 @@ type pluginThere struct {
 	plugin
 }
 
+// GetNamespace implements metav1.Object.
+func (h *heldPod) GetNamespace() string { return h.namespace }
+
+// GetName implements metav1.Object.
+func (h *heldPod) GetName() string { return h.name }
+
+// GetUID implements metav1.Object.
+func (h *heldPod) GetUID() types.UID { return h.uid }
+
+// GetResourceVersion implements metav1.Object.
+func (h *heldPod) GetResourceVersion() string { return h.version }
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor.
+func (h *heldPod) GetObjectMeta() metav1.Object { return h }
+
 // GetObjectKind implements runtime.Object.
 func (*heldPod) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
@@ -38,13 +56,12 @@ func (h *heldPod) DeepCopyObject() runtime.Object {
 
 // pod returns what is held of a pod.
 func (p *pool) pod(pod *corev1.Pod) *heldPod {
-	out := &heldPod{ObjectMeta: identity(&pod.ObjectMeta)}
-	out.Namespace = p.text(pod.Namespace)
+	out := &heldPod{ObjectMeta: &p.none, namespace: p.text(pod.Namespace), name: pod.Name, uid: pod.UID, version: pod.ResourceVersion}
 	if pod.Spec.NodeName != "" && !ended(pod) {
 		out.node, out.requested = p.text(pod.Spec.NodeName), share(p, requested(pod))
 	}
 	if counts, ok := PodOf(pod); ok {
-		counts.Namespace, counts.Node = out.Namespace, p.text(counts.Node)
+		counts.Namespace, counts.Node = out.namespace, p.text(counts.Node)
 		counts.Level = share(p, counts.Level)
 		for i := range counts.Containers {
 			counts.Containers[i] = share(p, counts.Containers[i])
@@ -55,7 +72,7 @@ func (p *pool) pod(pod *corev1.Pod) *heldPod {
 		out.counts = &counts
 	}
 	if node, there, ok := pluginOf(pod); ok {
-		there.namespace, there.set = out.Namespace, types.UID(p.text(string(there.set)))
+		there.namespace, there.set = out.namespace, types.UID(p.text(string(there.set)))
 		out.plugin = &pluginThere{p.text(node), there}
 	}
 	return out

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // pool has objects that are alike share what they hold: of thousands of nodes, and tens
@@ -17,6 +19,7 @@ type pool struct {
 	mu     sync.Mutex
 	texts  map[string]any // each itself, as it is in an object
 	values map[[sha256.Size]byte]any
+	none   metav1.ObjectMeta // of heldPods
 }
 
 // poolSize is how many different things a pool knows before it begins anew.
@@ -89,14 +92,15 @@ func (p *pool) alike(v any) any {
 	return v
 }
 
-// parts shares the parts of an object that is no other's yet: those of its metadata, its
-// spec and its status.
+// parts shares the parts of an object that is no other's yet: its status, and those of its
+// metadata and spec.
 func (p *pool) parts(obj map[string]any) {
-	for _, part := range obj {
-		if m, ok := part.(map[string]any); ok {
-			for key, v := range m {
-				m[key] = p.alike(v)
-			}
+	for name, part := range obj {
+		switch m, ok := part.(map[string]any); {
+		case ok && name != "status":
+			obj[name] = p.fields(m, p.alike)
+		default:
+			obj[name] = p.alike(part)
 		}
 	}
 }
