@@ -86,7 +86,7 @@ func (b *Binder) lead(ctx context.Context) (led bool, err error) {
 	// Nothing of an earlier leader can come any more: what is listed now is all.
 	listed := 0
 	var bare []*v1alpha1.GPUDevice
-	err = eachDevice(ctx, b.Live, func(d *v1alpha1.GPUDevice) {
+	err = eachDevice(ctx, b.Live, pageSize, func(d *v1alpha1.GPUDevice) {
 		listed++
 		b.Feed.Assume(d)
 		if isBare(d) {
@@ -121,10 +121,10 @@ const pageSize = 2500
 
 // eachDevice lists all devices as they are at one moment, page by page: all at once would
 // take more memory than they do afterwards. Each is the caller's to keep.
-func eachDevice(ctx context.Context, live client.Reader, take func(*v1alpha1.GPUDevice)) error {
+func eachDevice(ctx context.Context, live client.Reader, size int64, take func(*v1alpha1.GPUDevice)) error {
 	page := &v1alpha1.GPUDeviceList{}
 	for {
-		if err := live.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
+		if err := live.List(ctx, page, client.Limit(size), client.Continue(page.Continue)); err != nil {
 			return err
 		}
 		for _, d := range page.Items { // a copy, which keeps no other
