@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -83,16 +84,21 @@ func (b *Binder) lead(ctx context.Context) (led bool, err error) {
 		return false, err
 	}
 	// Nothing of an earlier leader can come any more: what is listed now is all.
-	all := &v1alpha1.GPUDeviceList{}
-	if err := b.Live.List(ctx, all); err != nil {
+	listed := 0
+	var bare []*v1alpha1.GPUDevice
+	err = eachDevice(ctx, b.Live, pageSize, func(d *v1alpha1.GPUDevice) {
+		listed++
+		b.Feed.Assume(d)
+		if isBare(d) {
+			bare = append(bare, d)
+		}
+	})
+	if err != nil {
 		return false, fmt.Errorf("list GPUDevices: %w", err)
 	}
-	for i := range all.Items {
-		b.Feed.Assume(&all.Items[i])
-	}
-	b.hold(ctx, all.Items)
+	b.finalize(ctx, bare)
 	b.queue, b.nudger = newQueue(), nudger{}
-	b.Log.Info("the binder leads", "term", b.Ledger.Term(), "devices", len(all.Items))
+	b.Log.Info("the binder leads", "term", b.Ledger.Term(), "devices", listed)
 	for {
 		again, err := b.round(ctx)
 		if err != nil {
@@ -107,6 +113,27 @@ func (b *Binder) lead(ctx context.Context) (led bool, err error) {
 			timer.Stop()
 		case <-timer.C:
 		}
+	}
+}
+
+// pageSize is how many devices are listed at a time.
+const pageSize = 2500
+
+// eachDevice lists all devices as they are at one moment, page by page: all at once would
+// take more memory than they do afterwards. Each is the caller's to keep.
+func eachDevice(ctx context.Context, live client.Reader, size int64, take func(*v1alpha1.GPUDevice)) error {
+	page := &v1alpha1.GPUDeviceList{}
+	for {
+		if err := live.List(ctx, page, client.Limit(size), client.Continue(page.Continue)); err != nil {
+			return err
+		}
+		for _, d := range page.Items { // a copy, which keeps no other
+			take(&d)
+		}
+		if page.Continue == "" {
+			return nil
+		}
+		page = &v1alpha1.GPUDeviceList{ListMeta: metav1.ListMeta{Continue: page.Continue}}
 	}
 }
 

@@ -198,17 +198,10 @@ func (p *plan) entry(d *v1alpha1.GPUDevice, w books.Write, answer bool) Entry {
 	return e
 }
 
-// hold writes the finalizer of devices that hold units without one: an uninstall took it
-// away. Who was changed meanwhile is left as it is.
-func (b *Binder) hold(ctx context.Context, all []v1alpha1.GPUDevice) {
-	var bare []*v1alpha1.GPUDevice
-	for i := range all {
-		d := &all[i]
-		if d.Status.Placement != nil && d.DeletionTimestamp.IsZero() && !slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits) {
-			bare = append(bare, d)
-		}
-	}
-	b.finalize(ctx, bare)
+// isBare reports a device that holds units without the finalizer: an uninstall took it
+// away.
+func isBare(d *v1alpha1.GPUDevice) bool {
+	return d.Status.Placement != nil && d.DeletionTimestamp.IsZero() && !slices.Contains(d.Finalizers, v1alpha1.FinalizerUnits)
 }
 
 // finalize writes the finalizer of devices, and returns them as they are now; nil for one

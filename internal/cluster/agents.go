@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
@@ -34,7 +35,7 @@ func (c *Client) Agents(ctx context.Context, namespace string, now time.Time) (a
 	f.sets = sets.Items
 	for i := range sets.Items {
 		err := c.eachPod(ctx, sets.Items[i].Namespace, opts, func(pod *corev1.Pod) error {
-			f.pods = append(f.pods, *lookedAt(pod))
+			f.pods = append(f.pods, agentPodOf(pod))
 			return nil
 		})
 		if err != nil {
@@ -76,8 +77,24 @@ func isComponent(d *manifest.Document, component string) bool {
 // fleet is what tells about the agents of one or more releases.
 type fleet struct {
 	sets   []appsv1.DaemonSet
-	pods   []corev1.Pod
+	pods   []agentPod
 	leases []coordinationv1.Lease
+}
+
+// agentPod is what is told by a pod that may be an agent's.
+type agentPod struct {
+	namespace, name, node, problem string
+	deleted                        bool
+	controller                     *types.UID // nil where nobody controls it
+}
+
+func agentPodOf(pod *corev1.Pod) agentPod {
+	p := agentPod{namespace: pod.Namespace, name: pod.Name, node: nodeOf(pod), problem: podProblem(pod), deleted: pod.DeletionTimestamp != nil}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		uid := owner.UID
+		p.controller = &uid
+	}
+	return p
 }
 
 func (f *fleet) add(d *manifest.Document) error {
@@ -85,7 +102,12 @@ func (f *fleet) add(d *manifest.Document) error {
 	case "apps/DaemonSet":
 		return readInto(&f.sets, d)
 	case "/Pod":
-		return readInto(&f.pods, d)
+		var pod corev1.Pod
+		err := typed(d, &pod)
+		if err == nil {
+			f.pods = append(f.pods, agentPodOf(&pod))
+		}
+		return err
 	case "coordination.k8s.io/Lease":
 		return readInto(&f.leases, d)
 	}
@@ -127,15 +149,14 @@ func (f *fleet) agentsOf(set *appsv1.DaemonSet, now time.Time, byNode map[string
 	}
 	for i := range f.pods {
 		pod := &f.pods[i]
-		node := nodeOf(pod)
-		if node == "" || pod.Namespace != set.Namespace || pod.DeletionTimestamp != nil || !metav1.IsControlledBy(pod, set) {
+		if pod.node == "" || pod.namespace != set.Namespace || pod.deleted || pod.controller == nil || *pod.controller != set.UID {
 			continue
 		}
 		count++
-		a := diagnose.Agent{Node: node, Pod: pod.Namespace + "/" + pod.Name, Problem: podProblem(pod)}
-		a.Silent, a.Reports = silence(alive[v1alpha1.AgentLease(node)], now)
-		if other, ok := byNode[node]; !ok || !other.Reports {
-			byNode[node] = &a
+		a := diagnose.Agent{Node: pod.node, Pod: pod.namespace + "/" + pod.name, Problem: pod.problem}
+		a.Silent, a.Reports = silence(alive[v1alpha1.AgentLease(pod.node)], now)
+		if other, ok := byNode[pod.node]; !ok || !other.Reports {
+			byNode[pod.node] = &a
 		}
 	}
 	return count

@@ -50,6 +50,7 @@ type filling struct {
 	settings map[string]string // of ConfigMap gpuctl-settings
 	pods     []corev1.Pod
 	vmis     map[string]usage.VMI // by namespace and name
+	alike    pool
 }
 
 func (f *filling) read(d *manifest.Document) {
@@ -60,7 +61,7 @@ func (f *filling) read(d *manifest.Document) {
 		k := f.nodes.at(name)
 		k.facts, k.doubt = facts, err != nil
 	case v1alpha1.GroupName + "/GPUNode":
-		host, err := hostOf(d)
+		host, err := f.alike.hostOf(d)
 		k := f.nodes.at(name)
 		k.host, k.opaque = host, err != nil
 	case "kubevirt.io/KubeVirt", "hco.kubevirt.io/HyperConverged":
@@ -208,10 +209,8 @@ func (f *filling) putPods() {
 		pod := &f.pods[i]
 		key := pod.Namespace + "/" + pod.Name
 		if node, p, ok := pluginOf(pod); ok {
-			if f.nodes.plugins[node] == nil {
-				f.nodes.plugins[node] = map[types.UID]plugin{}
-			}
-			f.nodes.plugins[node][types.UID(key)] = p
+			p.pod = types.UID(key)
+			f.nodes.hasPlugin(node, p)
 		}
 		launches := listing[pod.Namespace+"/"+string(pod.UID)]
 		if unknownUID(pod) {

@@ -31,6 +31,7 @@ type Facts struct {
 
 	machines []machine
 	scrubbed map[string]string // what was scrubbed so far: many objects say the same
+	alike    *pool             // of the inventories
 }
 
 // scrub is Scrub for texts that come again.
@@ -108,6 +109,7 @@ func Read(docs []manifest.Document) (Facts, error) {
 	}
 	readPlugins(&f, docs)
 	joinMachines(&f)
+	f.alike = nil
 	return f, nil
 }
 

@@ -54,6 +54,7 @@ type Feed struct {
 	waitingVMs map[types.UID]WaitingVM
 	next       chan struct{}     // closed at the next change; nil: nobody waits for it
 	said       map[string]string // what was logged of objects that cannot be read
+	pool       pool
 }
 
 // NewFeed makes a feed, and has the watcher follow its kinds: both are to be started.

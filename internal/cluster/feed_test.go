@@ -129,18 +129,15 @@ func TestPodOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := decodeInto[corev1.Pod](t, fmt.Sprintf("{metadata: {name: p, namespace: acme, uid: u}, spec: %s, status: %s}", tc.spec, stdcmp.Or(tc.status, "{}")))
 			got, ok := PodOf(pod)
-			held, heldOK := PodOf(heldPod(pod, &pool{}))
-			if ok != (tc.want != nil) || heldOK != ok {
-				t.Fatalf("needed: %t, as held %t", ok, heldOK)
+			held := (&pool{}).pod(pod).counts
+			if ok != (tc.want != nil) || (held != nil) != ok {
+				t.Fatalf("needed: %t, held %+v", ok, held)
 			}
 			if !ok {
-				if c := heldPod(pod, &pool{}).Spec.Containers; c != nil {
-					t.Errorf("of the pod %v is held", c)
-				}
 				return
 			}
 			tc.want.UID, tc.want.Namespace, tc.want.Name = "u", "acme", "p"
-			if diff := cmp.Diff(*tc.want, got) + cmp.Diff(got, held); diff != "" {
+			if diff := cmp.Diff(*tc.want, got) + cmp.Diff(got, *held); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -258,7 +255,7 @@ func TestNodeFrom(t *testing.T) {
 			f := newTestFeed()
 			f.nodes.alive["n1"] = tc.alive
 			for _, pod := range tc.pods {
-				f.podEvents().put(nil, heldPod(decodeInto[corev1.Pod](t, pod), &pool{}))
+				f.podEvents().put(nil, (&pool{}).pod(decodeInto[corev1.Pod](t, pod)))
 			}
 			if tc.node != "" {
 				f.nodeEvents().put(nil, stored(t, tc.node))
@@ -288,7 +285,7 @@ func is(want usage.Node) func(*testing.T, *usage.Node) {
 func stored(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := decode(t, text)
-	trim(u.Object)
+	(&pool{}).trim(u)
 	return u
 }
 

@@ -52,7 +52,7 @@ func heap() uint64 {
 }
 
 // fleetOf makes what caches hold of a cluster.
-func fleetOf(nodes, perNode, others int) (ns []*unstructured.Unstructured, ds []*v1alpha1.GPUDevice, ps []*corev1.Pod) {
+func fleetOf(nodes, perNode, others int) (ns []*unstructured.Unstructured, ds []*v1alpha1.GPUDevice, ps []*heldPod) {
 	now, alike := metav1.NewMicroTime(time.Unix(1, 0)), &pool{}
 	for i := range nodes {
 		name := fmt.Sprintf("worker-%d", i)
@@ -60,14 +60,16 @@ func fleetOf(nodes, perNode, others int) (ns []*unstructured.Unstructured, ds []
 		for j := range 40 {
 			labels[fmt.Sprintf("cpu-feature.node.kubevirt.io/feature-%d", j)] = "true"
 		}
-		ns = append(ns, &unstructured.Unstructured{Object: map[string]any{
+		n := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "uid": name, "resourceVersion": "1", "labels": labels},
 			"status": map[string]any{
 				"allocatable": map[string]any{string(h200Name): fmt.Sprint(perNode), "cpu": "128", "memory": "2Ti", "pods": "250", "devices.kubevirt.io/kvm": "1k"},
 				"capacity":    map[string]any{string(h200Name): fmt.Sprint(perNode)},
 				"conditions":  []any{map[string]any{"type": "Ready", "status": "True"}},
 			},
-		}})
+		}}
+		alike.trim(n)
+		ns = append(ns, n)
 		for j := range perNode {
 			d := &v1alpha1.GPUDevice{
 				ObjectMeta: metav1.ObjectMeta{
@@ -89,14 +91,14 @@ func fleetOf(nodes, perNode, others int) (ns []*unstructured.Unstructured, ds []
 		p.Spec.NodeName = fmt.Sprintf("worker-%d", i%nodes)
 		requests := corev1.ResourceList{"cpu": resource.MustParse(fmt.Sprintf("%dm", 100+i%20)), "memory": resource.MustParse("128Mi")}
 		p.Spec.Containers = []corev1.Container{{Name: "main", Image: "registry/image:v1", Resources: corev1.ResourceRequirements{Requests: requests}}}
-		ps = append(ps, heldPod(p, alike))
+		ps = append(ps, alike.pod(p))
 	}
 	for i, d := range ds {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "launcher-" + d.Name, Namespace: d.Namespace, UID: types.UID(fmt.Sprint("launcher-", i)), ResourceVersion: "1"}}
 		p.Spec.NodeName = d.Status.Placement.Node
 		amounts := corev1.ResourceList{corev1.ResourceName(h200Name): resource.MustParse("1"), "devices.kubevirt.io/kvm": resource.MustParse("1"), "cpu": resource.MustParse("8")}
 		p.Spec.Containers = []corev1.Container{{Name: "compute", Image: "registry/virt-launcher:v1", Resources: corev1.ResourceRequirements{Limits: amounts, Requests: amounts}}}
-		ps = append(ps, heldPod(p, alike))
+		ps = append(ps, alike.pod(p))
 	}
 	return ns, ds, ps
 }

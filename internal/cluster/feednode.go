@@ -3,12 +3,13 @@ package cluster
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/manifest"
 	"github.com/gpuctl/gpuctl/internal/usage"
@@ -17,10 +18,10 @@ import (
 // nodes are what is known of them, from several kinds of objects.
 type nodes struct {
 	by      map[string]*node
-	alive   map[string]bool // nodes whose agents report
-	asked   bool            // for the agents, once
-	sets    map[owned]bool  // DaemonSets of the device plugin
-	plugins map[string]map[types.UID]plugin
+	alive   map[string]bool     // nodes whose agents report
+	asked   bool                // for the agents, once
+	sets    map[owned]bool      // DaemonSets of the device plugin
+	plugins map[string][]plugin // by node
 }
 
 // node is one of them.
@@ -41,11 +42,12 @@ type owned struct {
 // plugin is a pod of the device plugin.
 type plugin struct {
 	owned
+	pod     types.UID
 	release gpu.Release
 }
 
 func newNodes() nodes {
-	return nodes{by: map[string]*node{}, alive: map[string]bool{}, sets: map[owned]bool{}, plugins: map[string]map[types.UID]plugin{}}
+	return nodes{by: map[string]*node{}, alive: map[string]bool{}, sets: map[owned]bool{}, plugins: map[string][]plugin{}}
 }
 
 func (n *nodes) at(name string) *node {
@@ -65,6 +67,20 @@ func (n *nodes) release(name string) (r gpu.Release) {
 		}
 	}
 	return r
+}
+
+// hasPlugin takes a pod of the device plugin.
+func (n *nodes) hasPlugin(node string, p plugin) {
+	n.noPlugin(node, p.pod)
+	n.plugins[node] = append(n.plugins[node], p)
+}
+
+// noPlugin forgets a pod of the device plugin.
+func (n *nodes) noPlugin(node string, pod types.UID) {
+	left := slices.DeleteFunc(n.plugins[node], func(p plugin) bool { return p.pod == pod })
+	if n.plugins[node] = left; len(left) == 0 {
+		delete(n.plugins, node)
+	}
 }
 
 // of returns the node as books need it; nil when there is none. One of which something
@@ -106,21 +122,25 @@ func (n *nodes) tidy(name string) {
 
 // factsOf reads a Node. What the error says cannot be read is left out.
 func factsOf(d *manifest.Document) (*gpu.Node, error) {
-	var f Facts
-	if err := readNode(&f, d); err != nil {
-		return &gpu.Node{Name: d.Meta("name")}, err
+	n, err := readLabelled(d, func(string) bool { return true })
+	if err != nil {
+		return &gpu.Node{Name: n.Name}, err
 	}
-	return &f.Nodes[0], nil
+	return &n, nil
 }
 
 func (f *Feed) nodeEvents() events {
 	return events{
-		put: func(before, now metav1.Object) bool {
-			f.room.node(before, now)
+		put: func(_, now metav1.Object) bool {
 			d := f.document(now)
 			k := f.nodes.at(now.GetName())
 			facts, err := factsOf(&d)
-			k.facts, k.doubt = facts, err != nil
+			facts.Capacity, facts.Allocatable = share(&f.pool, facts.Capacity), share(&f.pool, facts.Allocatable)
+			if k.facts == nil || !reflect.DeepEqual(k.facts, facts) {
+				k.facts = facts
+			}
+			k.doubt = err != nil
+			f.room.node(now.(*unstructured.Unstructured), k.facts.Labels)
 			f.unreadable(d.Ref(), err)
 			return f.tell(now.GetName())
 		},
@@ -150,25 +170,12 @@ func (f *Feed) each(change func(*node)) (changed bool) {
 	return changed
 }
 
-// hostOf reads a GPUNode.
-func hostOf(d *manifest.Document) (*gpu.Host, error) {
-	var n v1alpha1.GPUNode
-	if err := typed(d, &n); err != nil {
-		return nil, err
-	}
-	h, err := HostOf(n.Name, &n.Spec)
-	if err != nil {
-		return nil, err
-	}
-	return &h, nil
-}
-
 func (f *Feed) reportEvents() events {
 	return events{
 		put: func(_, now metav1.Object) bool {
 			d, name := f.document(now), now.GetName()
 			k := f.nodes.at(name)
-			host, err := hostOf(&d)
+			host, err := f.pool.hostOf(&d)
 			k.host, k.opaque = host, err != nil
 			f.unreadable(d.Ref(), err)
 			changed := f.tell(name)

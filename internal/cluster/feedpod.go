@@ -77,68 +77,10 @@ func pluginOf(pod *corev1.Pod) (node string, p plugin, ok bool) {
 	}
 	for i := range pod.Spec.Containers {
 		if r, ok := releaseOf(pod.Spec.Containers[i].Image); ok {
-			return pod.Spec.NodeName, plugin{owned{pod.Namespace, owner.UID}, r}, true
+			return pod.Spec.NodeName, plugin{owned{pod.Namespace, owner.UID}, pod.UID, r}, true
 		}
 	}
 	return "", p, false
-}
-
-// heldPod is what a cache holds of a pod: what it requests in all, as its overhead, and
-// where; and its containers if it has extended resources or is the device plugin's.
-func heldPod(pod *corev1.Pod, p *pool) *corev1.Pod {
-	out := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: identity(&pod.ObjectMeta)}
-	if pod.Spec.NodeName != "" && !ended(pod) {
-		out.Spec.NodeName, out.Spec.Overhead = p.text(pod.Spec.NodeName), p.list(requestsOnce(pod))
-	}
-	_, _, isPlugin := pluginOf(pod)
-	if _, counts := PodOf(pod); !counts && !isPlugin {
-		return out
-	}
-	containers := func(list []corev1.Container) (held []corev1.Container) {
-		for i := range list {
-			c := corev1.Container{Resources: *heldResources(&list[i].Resources), RestartPolicy: list[i].RestartPolicy}
-			if isPlugin {
-				c.Image = list[i].Image
-			}
-			held = append(held, c)
-		}
-		return held
-	}
-	if isPlugin {
-		out.OwnerReferences = pod.OwnerReferences
-	}
-	out.Spec.NodeName, out.Spec.Resources = pod.Spec.NodeName, heldResources(pod.Spec.Resources)
-	out.Spec.Containers, out.Spec.InitContainers = containers(pod.Spec.Containers), containers(pod.Spec.InitContainers)
-	out.Status.Phase = pod.Status.Phase
-	return out
-}
-
-// requestsOnce returns what a pod requests, also one that is held already: no container of
-// such a one has a name.
-func requestsOnce(pod *corev1.Pod) corev1.ResourceList {
-	if len(pod.Spec.Containers) == 0 || pod.Spec.Containers[0].Name == "" {
-		return pod.Spec.Overhead
-	}
-	return requests(pod)
-}
-
-func heldResources(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
-	if r == nil {
-		return nil
-	}
-	held := func(list corev1.ResourceList) (out corev1.ResourceList) {
-		for name, q := range list {
-			if !extended(string(name)) {
-				continue
-			}
-			if out == nil {
-				out = corev1.ResourceList{}
-			}
-			out[name] = q
-		}
-		return out
-	}
-	return &corev1.ResourceRequirements{Requests: held(r.Requests), Limits: held(r.Limits)}
 }
 
 // heldDaemonSet is what a cache holds of a DaemonSet: its images.
@@ -154,28 +96,23 @@ func (f *Feed) podEvents() events {
 	namespaces := map[types.UID]string{} // of the pods in the books
 	return events{
 		put: func(before, now metav1.Object) bool {
-			pod := now.(*corev1.Pod)
-			if before != nil {
-				f.room.pod(before.(*corev1.Pod), -1)
+			pod := now.(*heldPod)
+			was, _ := before.(*heldPod)
+			if was != nil {
+				f.room.pod(was, -1)
 			}
 			f.room.pod(pod, 1)
-			changed := f.putPlugin(before, pod)
-			p, ok := PodOf(pod)
-			if !ok {
+			changed := f.putPlugin(was, pod)
+			if pod.counts == nil || was != nil && reflect.DeepEqual(was.counts, pod.counts) {
 				return changed
 			}
-			if before != nil {
-				if was, _ := PodOf(before.(*corev1.Pod)); reflect.DeepEqual(was, p) {
-					return changed
-				}
-			}
-			namespaces[pod.UID] = pod.Namespace
-			f.books.PutPod(p)
+			namespaces[pod.uid] = pod.namespace
+			f.books.PutPod(*pod.counts)
 			return true
 		},
 		drop: func(o metav1.Object) bool {
-			f.room.pod(o.(*corev1.Pod), -1)
-			changed := f.dropPlugin(o.(*corev1.Pod))
+			f.room.pod(o.(*heldPod), -1)
+			changed := f.dropPlugin(o.(*heldPod))
 			namespace, known := namespaces[o.GetUID()]
 			if !known {
 				return changed
@@ -198,35 +135,26 @@ func (f *Feed) podEvents() events {
 }
 
 // putPlugin takes a pod of the device plugin.
-func (f *Feed) putPlugin(before metav1.Object, pod *corev1.Pod) (changed bool) {
-	node, p, ok := pluginOf(pod)
-	if before != nil {
-		was, old, had := pluginOf(before.(*corev1.Pod))
-		if had == ok && was == node && old == p {
+func (f *Feed) putPlugin(was, pod *heldPod) (changed bool) {
+	if was != nil {
+		if reflect.DeepEqual(was.plugin, pod.plugin) {
 			return false
 		}
-		changed = f.dropPlugin(before.(*corev1.Pod))
+		changed = f.dropPlugin(was)
 	}
-	if !ok {
+	if pod.plugin == nil {
 		return changed
 	}
-	if f.nodes.plugins[node] == nil {
-		f.nodes.plugins[node] = map[types.UID]plugin{}
-	}
-	f.nodes.plugins[node][pod.UID] = p
-	return f.tell(node) || changed
+	f.nodes.hasPlugin(pod.plugin.node, pod.plugin.plugin)
+	return f.tell(pod.plugin.node) || changed
 }
 
-func (f *Feed) dropPlugin(pod *corev1.Pod) bool {
-	node := pod.Spec.NodeName
-	if _, known := f.nodes.plugins[node][pod.UID]; !known {
+func (f *Feed) dropPlugin(pod *heldPod) bool {
+	if pod.plugin == nil {
 		return false
 	}
-	delete(f.nodes.plugins[node], pod.UID)
-	if len(f.nodes.plugins[node]) == 0 {
-		delete(f.nodes.plugins, node)
-	}
-	return f.tell(node)
+	f.nodes.noPlugin(pod.plugin.node, pod.uid)
+	return f.tell(pod.plugin.node)
 }
 
 // pluginEvents follow the DaemonSets of the device plugin.

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,24 +39,23 @@ func newRoom() room {
 }
 
 // pod counts what a pod requests so many times.
-func (r *room) pod(p *corev1.Pod, times int64) {
-	if p.Spec.NodeName != "" && !ended(p) {
-		r.index.take(p.Spec.NodeName, p.Spec.Overhead, times)
+func (r *room) pod(p *heldPod, times int64) {
+	if p.node != "" {
+		r.index.take(p.node, p.requested, times)
 	}
 }
 
-// node takes a Node, if it has changed.
-func (r *room) node(before, now metav1.Object) {
-	n := hostNode(now.(*unstructured.Unstructured))
-	if before != nil && r.index.nodes[n.Name] != nil && reflect.DeepEqual(hostNode(before.(*unstructured.Unstructured)), n) {
-		return
+// node takes a Node. Its labels are those given, if there are any.
+func (r *room) node(u *unstructured.Unstructured, labels map[string]string) {
+	if labels == nil { // something else of it cannot be read
+		labels = u.GetLabels()
 	}
-	r.index.put(n)
+	r.index.put(hostNode(u, labels))
 }
 
 // hostNode is what launchers find on a node. An amount that is none is left out.
-func hostNode(u *unstructured.Unstructured) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), Labels: u.GetLabels()}}
+func hostNode(u *unstructured.Unstructured, labels map[string]string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), Labels: labels}}
 	taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "taints")
 	for _, t := range taints {
 		m, _ := t.(map[string]any)
@@ -165,10 +163,7 @@ func removeFrom(sets map[string]set, key, item string) {
 
 // amountsOf is what a launcher takes of a node, itself as a pod among it.
 func amountsOf(spec *corev1.PodSpec) amounts {
-	out := amounts{}
-	for name, q := range requests(&corev1.Pod{Spec: *spec}) {
-		out[name] = min(valueOf(name, q), beyond)
-	}
+	out := requested(&corev1.Pod{Spec: *spec})
 	out[corev1.ResourcePods] = 1
 	return out
 }

@@ -36,9 +36,9 @@ func (f *told) node(name, rest string) {
 	})
 }
 
-func (f *told) pod(name, node, cpu string) *corev1.Pod {
-	p := decodeInto[corev1.Pod](f.t, fmt.Sprintf(`{metadata: {name: %s, uid: %s}, spec: {nodeName: %s, containers: [{name: c, resources: {requests: {cpu: %s}}}]}}`, name, name, node, cpu))
-	return heldPod(p, &pool{})
+func podOn(t *testing.T, name, node, cpu string) *corev1.Pod {
+	t.Helper()
+	return decodeInto[corev1.Pod](t, fmt.Sprintf(`{metadata: {name: %s, uid: %s}, spec: {nodeName: %s, containers: [{name: c, resources: {requests: {cpu: %s}}}]}}`, name, name, node, cpu))
 }
 
 // device tells of a device of a set that was answered a node.
@@ -86,11 +86,11 @@ func TestRoomFollows(t *testing.T) {
 		}
 	}
 	check("no node", one, notKnown)
-	early := f.pod("early", "n1", "1")
+	early := (&pool{}).pod(podOn(t, "early", "n1", "1"))
 	f.change(func() bool { return f.pods.put(nil, early) })
 	f.node("n1", has)
 	check("a pod from before the node", four, "too little cpu")
-	less := f.pod("early", "n1", "500m")
+	less := (&pool{}).pod(podOn(t, "early", "n1", "500m"))
 	f.change(func() bool { return f.pods.put(early, less) })
 	check("it has less", asksFor(`"cpu":"3500m"`), "")
 	f.change(func() bool { return f.pods.drop(less) })
@@ -153,7 +153,7 @@ func TestRoomGives(t *testing.T) {
 // are there in the end.
 func TestRoomIsThatOfAnIndex(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		f := newTold(t)
+		f, held := newTold(t), (&pool{}).pod
 		pods, nodes := map[string]*corev1.Pod{}, map[string]*corev1.Node{}
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			name := fmt.Sprint("p", rapid.IntRange(0, 4).Draw(rt, "pod"))
@@ -165,16 +165,16 @@ func TestRoomIsThatOfAnIndex(t *testing.T) {
 				nodes[node] = decodeInto[corev1.Node](t, "{metadata: {name: "+node+"}, status: {allocatable: {cpu: "+cpus+", pods: 9}}}")
 			case 1:
 				if pods[name] != nil {
-					f.change(func() bool { return f.pods.drop(pods[name]) })
+					f.change(func() bool { return f.pods.drop(held(pods[name])) })
 					delete(pods, name)
 				}
 			default:
 				was := metav1.Object(nil)
 				if pods[name] != nil {
-					was, node = pods[name], pods[name].Spec.NodeName
+					was, node = held(pods[name]), pods[name].Spec.NodeName
 				}
-				pods[name] = f.pod(name, node, fmt.Sprint(rapid.IntRange(0, 2).Draw(rt, "cpu")))
-				f.change(func() bool { return f.pods.put(was, pods[name]) })
+				pods[name] = podOn(t, name, node, fmt.Sprint(rapid.IntRange(0, 2).Draw(rt, "cpu")))
+				f.change(func() bool { return f.pods.put(was, held(pods[name])) })
 			}
 		}
 		var ns []*corev1.Node

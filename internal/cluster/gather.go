@@ -159,8 +159,7 @@ func (c *Client) Plugins(ctx context.Context) (pods []manifest.Document, note st
 }
 
 // podsOf lists the pods that a DaemonSet of the device plugin controls, and of them what
-// a cache holds. Its labels alone prove nothing:
-// anybody can make a pod that carries them.
+// is looked at. Its labels alone prove nothing: anybody can make a pod that carries them.
 func (c *Client) podsOf(ctx context.Context, d *manifest.Document) (pods []manifest.Document, err error) {
 	var set appsv1.DaemonSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &set); err != nil {
@@ -175,7 +174,8 @@ func (c *Client) podsOf(ctx context.Context, d *manifest.Document) (pods []manif
 		if !metav1.IsControlledBy(pod, &set) {
 			return nil
 		}
-		d, err := c.podDocument(heldPod(pod, alike))
+		d, err := c.podDocument(leanPlugin(pod))
+		alike.parts(d.Object)
 		pods = append(pods, d)
 		return err
 	})

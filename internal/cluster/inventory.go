@@ -136,15 +136,38 @@ func functionOf(in *v1alpha1.Function) (f gpu.Function, err error) {
 
 // readGPUNode reads the inventory that a node's agent has reported.
 func readGPUNode(f *Facts, d *manifest.Document) error {
-	var node v1alpha1.GPUNode
-	if err := typed(d, &node); err != nil {
-		return err
+	if f.alike == nil {
+		f.alike = &pool{}
 	}
-	h, err := HostOf(node.Name, &node.Spec)
+	h, err := f.alike.hostOf(d)
 	if err == nil {
-		f.Hosts = append(f.Hosts, h)
+		f.Hosts = append(f.Hosts, *h)
 	}
 	return err
+}
+
+// hostOf reads a GPUNode. Those of which the inventories say the same share what they
+// have.
+func (p *pool) hostOf(d *manifest.Document) (*gpu.Host, error) {
+	content := appendValue([]byte("gpu.Host"), d.Object["spec"])
+	h, known := p.find(content).(gpu.Host)
+	if !known {
+		var err error
+		if h, err = readHost(d); err != nil {
+			return nil, err
+		}
+		h = p.value(content, h).(gpu.Host)
+	}
+	h.Node = d.Meta("name")
+	return &h, nil
+}
+
+func readHost(d *manifest.Document) (gpu.Host, error) {
+	var n v1alpha1.GPUNode
+	if err := typed(d, &n); err != nil {
+		return gpu.Host{}, err
+	}
+	return HostOf(n.Name, &n.Spec)
 }
 
 func groupText(g gpu.Group) string {

@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresources "k8s.io/component-helpers/resource"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -16,7 +18,7 @@ import (
 )
 
 // NodeIndex is what decides whether a launcher can run on a node, prepared for
-// many questions. It keeps the nodes that it was made of, which must not change.
+// many questions. It keeps the labels of the nodes that it was made of, which must not change.
 // It is safe for concurrent use, unless it is kept up to date.
 type NodeIndex struct {
 	nodes    map[string]*hosting
@@ -28,7 +30,7 @@ type NodeIndex struct {
 
 // hosting is what one node has for a launcher.
 type hosting struct {
-	node   *corev1.Node
+	node   *corev1.Node   // its name and labels
 	taints []corev1.Taint // that keep pods away
 	has    amounts
 }
@@ -48,7 +50,7 @@ func IndexNodes(nodes []*corev1.Node, pods []*corev1.Pod, leaveOut func(corev1.R
 	}
 	for _, p := range pods {
 		if p.Spec.NodeName != "" && !ended(p) {
-			x.take(p.Spec.NodeName, requests(p), 1)
+			x.take(p.Spec.NodeName, requested(p), 1)
 		}
 	}
 	for _, h := range x.nodes { // nothing is left to be noted while it is used
@@ -68,7 +70,7 @@ func newNodeIndex() *NodeIndex {
 
 // put adds a node or replaces it. Of pods there it changes nothing.
 func (x *NodeIndex) put(n *corev1.Node) {
-	h := &hosting{node: n, has: amounts{}}
+	h := &hosting{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}, has: amounts{}}
 	for name, q := range n.Status.Allocatable {
 		if v := valueOf(name, q); v > 0 {
 			h.has[name] = v
@@ -79,7 +81,11 @@ func (x *NodeIndex) put(n *corev1.Node) {
 			h.taints = append(h.taints, t)
 		}
 	}
-	if x.nodes[n.Name] == nil {
+	was := x.nodes[n.Name]
+	if was != nil && reflect.DeepEqual(was, h) {
+		return
+	}
+	if was == nil {
 		x.lengths[len(n.Name)]++
 		clear(x.said) // something may have its name in it
 	}
@@ -103,16 +109,16 @@ func (x *NodeIndex) drop(name string) {
 const beyond = 1 << 53
 
 // take notes what so many pods request on a node; fewer than none are given back.
-func (x *NodeIndex) take(node string, requested corev1.ResourceList, pods int64) {
+func (x *NodeIndex) take(node string, requested amounts, pods int64) {
 	used := x.used[node]
 	if used == nil {
 		used = amounts{}
 		x.used[node] = used
 	}
 	used[corev1.ResourcePods] += pods
-	for name, q := range requested {
+	for name, n := range requested {
 		if name != corev1.ResourcePods {
-			used[name] += pods * min(valueOf(name, q), beyond)
+			used[name] += pods * n
 		}
 	}
 	if used[corev1.ResourcePods] == 0 {
@@ -160,6 +166,16 @@ func requests(p *corev1.Pod) corev1.ResourceList {
 	return podresources.PodRequests(p, podresources.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
+}
+
+// requested returns what the scheduler counts for a pod, of nothing more than beyond.
+func requested(p *corev1.Pod) amounts {
+	list := requests(p)
+	out := make(amounts, len(list)+1)
+	for name, q := range list {
+		out[name] = min(valueOf(name, q), beyond)
+	}
+	return out
 }
 
 // need is one resource that a launcher requests, and what to say of a node that

@@ -1,13 +1,11 @@
 package cluster
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/internal/alloc"
@@ -65,26 +63,5 @@ func TestLauncherOfRuntimeClassToleratesAll(t *testing.T) {
 		if got := IndexNodes([]*corev1.Node{tainted.DeepCopy()}, nil, nil).Fits(&corev1.Pod{Spec: spec})("n1"); got != want {
 			t.Errorf("of RuntimeClass %q: %q, want %q", class, got, want)
 		}
-	}
-}
-
-// Who shares what a pool knows does not get somebody else's.
-func TestPool(t *testing.T) {
-	p := &pool{}
-	for i := range poolSize + 2 {
-		list := decodeInto[corev1.ResourceList](t, fmt.Sprintf("{cpu: %dm, memory: 1Gi}", i))
-		if diff := cmp.Diff(*list, p.list(*list)); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
-		if name := fmt.Sprint("worker-", i); p.text(name) != name {
-			t.Fatalf("%s is %s", name, p.text(name))
-		}
-	}
-	if len(p.lists) > poolSize || len(p.texts) > poolSize {
-		t.Errorf("it knows %d lists and %d texts", len(p.lists), len(p.texts))
-	}
-	a, b := p.list(corev1.ResourceList{"cpu": resource.MustParse("1")}), p.list(corev1.ResourceList{"cpu": resource.MustParse("1000m")})
-	if a["cpu"] = resource.MustParse("7"); !cmp.Equal(a, b) {
-		t.Errorf("what is alike is not shared: %v, %v", a, b)
 	}
 }

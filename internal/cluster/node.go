@@ -13,29 +13,40 @@ import (
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
+// readNode takes a Node, with the labels that a diagnosis looks at.
 func readNode(f *Facts, d *manifest.Document) error {
+	n, err := readLabelled(d, func(label string) bool {
+		return strings.HasPrefix(label, gpu.Domain+"/") || strings.HasPrefix(label, "feature.node.kubernetes.io/pci-")
+	})
+	if err == nil {
+		f.Nodes = append(f.Nodes, n)
+	}
+	return err
+}
+
+// readLabelled reads a Node, with the labels that are wanted.
+func readLabelled(d *manifest.Document, wanted func(label string) bool) (gpu.Node, error) {
 	n := gpu.Node{Name: d.Meta("name"), Labels: map[string]string{}}
 	if n.Name == "" {
-		return errors.New("metadata.name is empty")
+		return n, errors.New("metadata.name is empty")
 	}
 	labels, _ := manifest.Lookup(d.Object, manifest.Path{"metadata", "labels"})
 	m, _ := labels.(map[string]any)
 	for k, v := range m {
-		if text, ok := v.(string); ok {
+		if text, ok := v.(string); ok && wanted(k) {
 			n.Labels[k] = text
 		}
 	}
 	var err error
 	if n.Capacity, err = resources(d.Object, "capacity"); err != nil {
-		return err
+		return n, err
 	}
 	if n.Allocatable, err = resources(d.Object, "allocatable"); err != nil {
-		return err
+		return n, err
 	}
 	cordoned, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "unschedulable"})
 	n.Cordoned, n.NotReady = cordoned == true, notReady(d)
-	f.Nodes = append(f.Nodes, n)
-	return nil
+	return n, nil
 }
 
 // notReady reports a node whose kubelet does not say that it is ready. A manifest

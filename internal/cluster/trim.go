@@ -36,19 +36,38 @@ func (p *pool) transform(obj any) (any, error) {
 	case *metav1.PartialObjectMetadata:
 		trimMetadata(o)
 	case *unstructured.Unstructured:
-		trim(o.Object)
+		p.trim(o)
 	case *corev1.Pod:
-		return heldPod(o, p), nil
+		return p.pod(o), nil
 	case *corev1.ResourceQuota:
 		return &corev1.ResourceQuota{TypeMeta: o.TypeMeta, ObjectMeta: identity(&o.ObjectMeta), Spec: corev1.ResourceQuotaSpec{Hard: o.Spec.Hard}}, nil
 	case *appsv1.DaemonSet:
 		return heldDaemonSet(o), nil
 	case *v1alpha1.GPUDevice:
-		o.ManagedFields = nil
+		p.device(o)
 	case *v1alpha1.GPUClass:
 		o.ManagedFields = nil
 	}
 	return obj, nil
+}
+
+// device drops of a device who wrote its fields, and shares what many say alike.
+func (p *pool) device(d *v1alpha1.GPUDevice) {
+	d.ManagedFields = nil
+	texts := []*string{&d.Namespace, &d.Spec.ClassName}
+	for i := range d.Finalizers {
+		texts = append(texts, &d.Finalizers[i])
+	}
+	if at := d.Status.Placement; at != nil {
+		texts = append(texts, &at.Node, &at.ResourceName)
+	}
+	for i := range d.Status.Conditions {
+		c := &d.Status.Conditions[i]
+		texts = append(texts, &c.Type, &c.Reason, &c.Message)
+	}
+	for _, s := range texts {
+		*s = p.text(*s)
+	}
 }
 
 // trimMetadata keeps of a namespace what says where it stands in the tree.
@@ -69,26 +88,30 @@ func identity(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
-// trim drops what nobody looks at: nearly all of a Node. Who wrote which field stays
-// with the objects that are wired.
+// trim drops what nobody looks at: nearly all of a Node. What is left of nodes and of
+// their inventories is shared where it is alike, and so not changed any more.
+func (p *pool) trim(u *unstructured.Unstructured) {
+	meta, _ := u.Object["metadata"].(map[string]any)
+	spec, _ := u.Object["spec"].(map[string]any)
+	status, _ := u.Object["status"].(map[string]any)
+	switch u.Object["kind"] {
+	case "GPUNode":
+		u.Object = p.node(u.Object, only(meta, "name", "uid", "resourceVersion", "deletionTimestamp"), spec, nil)
+	case "Node":
+		u.Object = p.node(u.Object, only(meta, "name", "uid", "resourceVersion", "labels"), only(spec, "unschedulable", "taints"), statusOfNode(status))
+	default:
+		trim(u.Object)
+	}
+}
+
+// trim drops of an object other than a node what nobody looks at. Who wrote which field
+// stays with the objects that are wired.
 func trim(obj manifest.Object) {
 	meta, _ := obj["metadata"].(map[string]any)
 	spec, _ := obj["spec"].(map[string]any)
 	status, _ := obj["status"].(map[string]any)
 	alone := func() { keep(meta, "name", "namespace", "uid", "resourceVersion") }
 	switch obj["kind"] {
-	case "GPUNode":
-		delete(meta, "managedFields")
-	case "Node":
-		keep(meta, "name", "uid", "resourceVersion", "labels")
-		keep(spec, "unschedulable", "taints")
-		if status == nil {
-			return
-		}
-		keep(status, "capacity", "allocatable", "conditions")
-		capacity, _ := status["capacity"].(map[string]any)
-		keepIf(capacity, extended)
-		status["conditions"] = readiness(status)
 	case "VirtualMachineInstance":
 		alone()
 		keep(obj, "apiVersion", "kind", "metadata", "status")
@@ -109,6 +132,54 @@ func trim(obj manifest.Object) {
 		values, _ := spec["values"].(map[string]any)
 		keep(values, budgetsOfRelease)
 	}
+}
+
+// node returns what is held of one, of its parts as they are given. But for its metadata
+// it shares them with other nodes, most of which are alike.
+func (p *pool) node(obj manifest.Object, meta, spec, status map[string]any) manifest.Object {
+	if labels, ok := meta["labels"].(map[string]any); ok {
+		meta["labels"] = p.fields(labels, p.alike)
+	}
+	out := only(obj, "apiVersion", "kind")
+	for key, v := range out {
+		out[key] = p.alike(v)
+	}
+	out["metadata"] = meta
+	if spec != nil {
+		out["spec"] = p.alike(spec)
+	}
+	if status != nil {
+		out["status"] = p.alike(status)
+	}
+	return out
+}
+
+// statusOfNode returns what is held of a Node's status.
+func statusOfNode(status map[string]any) map[string]any {
+	out := only(status, "capacity", "allocatable")
+	if capacity, ok := out["capacity"].(map[string]any); ok {
+		capacity = maps.Clone(capacity)
+		keepIf(capacity, extended)
+		out["capacity"] = capacity
+	}
+	if ready := readiness(status); ready != nil {
+		out["conditions"] = ready
+	}
+	return out
+}
+
+// only returns a map of some of the keys; nil of none.
+func only(m map[string]any, keys ...string) map[string]any {
+	if m == nil {
+		return nil
+	}
+	out := make(map[string]any, len(keys))
+	for _, key := range keys {
+		if v, ok := m[key]; ok {
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // extended reports the name of an extended resource: it has a domain.
