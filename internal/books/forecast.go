@@ -44,11 +44,19 @@ func (b *Books) Forecast() *Forecast {
 	slices.SortFunc(waiting, func(a, b *Device) int { return cmp.Or(a.Ordered.Compare(b.Ordered), cmp.Compare(a.UID, b.UID)) })
 	for _, d := range waiting {
 		s := Set{Object: "GPUDevice " + d.Namespace + "/" + d.Name, Namespace: d.Namespace, Devices: []string{d.UID}}
-		if f.Place(s).Refusal == nil {
+		if f.Place(s, alloc.Held).Refusal == nil {
 			f.ahead = append(f.ahead, d.UID)
 		}
 	}
 	return f
+}
+
+// Without takes nodes away from then on: reservations there move, or are lost.
+func (f *Forecast) Without(nodes ...string) {
+	for _, n := range nodes {
+		f.round.snapshot = f.round.snapshot.With(alloc.Drain(n)...)
+	}
+	f.round.snapshot, _ = alloc.Settle(f.round.snapshot, f.round.books.mayMove)
 }
 
 // Close ends the forecast.
@@ -97,8 +105,9 @@ func (f *Forecast) Try(s Set) Fit {
 	return fit
 }
 
-// Place is Try, and the set has its units from then on.
-func (f *Forecast) Place(s Set) Fit {
+// Place is Try, and the set has its units from then on, for an order or for a VM that
+// starts.
+func (f *Forecast) Place(s Set, state alloc.State) Fit {
 	fit, request, decision := f.try(s)
 	if fit.Refusal != nil || len(request.Set) == 0 {
 		return fit
@@ -120,7 +129,7 @@ func (f *Forecast) Place(s Set) Fit {
 			f.charge(f.round.books.placed, d.Namespace, gpu.Amount{Resource: m.Resource, Class: d.Class, Units: m.Units})
 		}
 	}
-	f.round.snapshot = f.round.snapshot.With(decision.Place(f.round.snapshot, request.Set, alloc.Held)...)
+	f.round.snapshot = f.round.snapshot.With(decision.Place(f.round.snapshot, request.Set, state)...)
 	return fit
 }
 

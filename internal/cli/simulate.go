@@ -66,9 +66,15 @@ type scenery struct {
 	given  []manifest.Document // of the documents, those from files
 }
 
+// need says what a simulation reads.
+type need struct {
+	launchers bool // all that launchers need is judged, too
+	manifests bool // files may be put beside a live cluster
+}
+
 // scenery reads the cluster, or the files that stand for it. Files without Nodes stand for
-// none: they are put beside the cluster. Launchers say that all pods are needed.
-func (f *simulateFlags) scenery(ctx context.Context, s *streams, launchers bool) (*scenery, error) {
+// none.
+func (f *simulateFlags) scenery(ctx context.Context, s *streams, n need) (*scenery, error) {
 	var beside []manifest.Document
 	out := &scenery{}
 	var err error
@@ -82,9 +88,11 @@ func (f *simulateFlags) scenery(ctx context.Context, s *streams, launchers bool)
 		f.scope(out.docs)
 	}
 	switch {
+	case len(f.files) > 0 && !out.has("Node") && !n.manifests:
+		return nil, usagef("the files have no Nodes: give all of the cluster, or none for a live one")
 	case len(f.files) == 0 || !out.has("Node"):
 		beside = out.docs
-		if err := out.read(ctx, s, f, launchers); err != nil {
+		if err := out.read(ctx, s, f, n.launchers); err != nil {
 			return nil, err
 		}
 	case f.clusterFlags.given():

@@ -16,9 +16,10 @@ func newSimulateDrain(s *streams) *cobra.Command {
 		Short: "Say what becomes of devices and VMs when nodes are drained",
 		Long: `Say what becomes of devices and VMs when nodes are drained and gone.
 
-VMs that run there stop, and start again where there is room, in the order of their
-names. Reservations move to other nodes, or are lost until their node is back. VMs that
-do not run and could start now, and could not then, are named too.
+The nodes are cordoned, and VMs that run there stop and start again where there is room,
+in the order of their names. Then the nodes are gone: what else is reserved there moves
+to other nodes, or is lost until they are back. VMs that do not run and could start now,
+and could not then, are named too.
 
 Exit codes: 0 all have a place, 1 something is lost or does not start any more, 2 usage.`,
 		Example: `  gpuctl simulate drain worker-7
@@ -33,12 +34,9 @@ Exit codes: 0 all have a place, 1 something is lost or does not start any more, 
 }
 
 func (f *simulateFlags) drained(ctx context.Context, s *streams, nodes []string) error {
-	all, err := f.scenery(ctx, s, true)
+	all, err := f.scenery(ctx, s, need{launchers: true})
 	if err != nil {
 		return err
-	}
-	if all.client != nil && len(f.files) > 0 {
-		return usagef("the files have no Nodes: give those of the cluster, or none for a live one")
 	}
 	slices.Sort(nodes)
 	t, v, err := all.after(ctx, slices.Compact(nodes), cluster.Named{})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuctl/gpuctl/internal/alloc"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 )
@@ -59,12 +60,9 @@ func (f *orderFlags) run(ctx context.Context, s *streams) error {
 	case f.times < 1 || f.times > maxTimes:
 		return usagef("--times %d: want 1 to %d", f.times, maxTimes)
 	}
-	all, err := f.scenery(ctx, s, len(f.drain) > 0)
+	all, err := f.scenery(ctx, s, need{launchers: len(f.drain) > 0})
 	if err != nil {
 		return err
-	}
-	if all.client == nil && !all.has("Node") {
-		return usagef("the files have no Nodes: give those of the cluster, or none for a live one")
 	}
 	t, v, err := all.after(ctx, f.drain, cluster.Named{})
 	if err != nil {
@@ -77,7 +75,7 @@ func (f *orderFlags) run(ctx context.Context, s *streams) error {
 	order := books.Order{Object: "GPUDevice " + namespace + "/simulated", Namespace: namespace, Class: f.class, Count: f.count}
 	set := books.Set{Object: order.Object, Namespace: namespace, New: []books.Order{order}}
 	for range f.times {
-		fit := t.forecast.Place(set)
+		fit := t.forecast.Place(set, alloc.Held)
 		v.take(&fit)
 		if fit.Refusal != nil {
 			break
@@ -89,9 +87,10 @@ func (f *orderFlags) run(ctx context.Context, s *streams) error {
 	return v.print(s, &f.out)
 }
 
-// after is the cluster after nodes are drained and what ran there is started again, all but
-// one VM; and the view of an answer with that in it.
-func (c *scenery) after(ctx context.Context, drain []string, but cluster.Named) (*trial, *fitView, error) {
+// after is the cluster after nodes were cordoned, what ran there was started again, and the
+// nodes are gone; and the view of an answer with that in it. subject is the VM that is asked
+// about.
+func (c *scenery) after(ctx context.Context, drain []string, subject cluster.Named) (*trial, *fitView, error) {
 	l, err := c.launchers()
 	if err != nil {
 		return nil, nil, err
@@ -105,9 +104,9 @@ func (c *scenery) after(ctx context.Context, drain []string, but cluster.Named) 
 		return nil, nil, err
 	}
 	t := without.trial(l)
-	v := &fitView{Drained: drain}
-	v.Ahead = shiftViews(t.forecast.Ahead())
-	v.Machines = t.restart(ctx, before, ended, c.nodesOf(ended), but)
+	v := &fitView{Drained: drain, Ahead: shiftViews(t.forecast.Ahead())}
+	v.Machines = t.restart(ctx, before, ended, c.nodesOf(ended), subject)
+	t.forecast.Without(drain...)
 	v.Moved = shiftViews(t.forecast.Moved())
 	return t, v, nil
 }

@@ -10,6 +10,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuctl/gpuctl/internal/alloc"
 	"github.com/gpuctl/gpuctl/internal/attach"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
@@ -24,6 +25,7 @@ type trial struct {
 	forecast  *books.Forecast
 	room      *cluster.Room // nil: what launchers need is not judged
 	launchers *launchers
+	subject   *books.Fit // of the VM that is asked about, where it was among those that started again
 }
 
 // trial makes a forecast of a cluster. It is to be closed.
@@ -61,7 +63,7 @@ func (t *trial) start(ctx context.Context, m *cluster.Startable) books.Fit {
 	if err != nil {
 		return books.Fit{Refusal: diagnose.Refused(err, attach.Named(m.VMI))}
 	}
-	fit := t.forecast.Place(set)
+	fit := t.forecast.Place(set, alloc.Bound)
 	if fit.Refusal == nil && needs != nil {
 		t.room.Give(needs, fit.Node)
 	}
@@ -91,13 +93,18 @@ func (t *trial) wants(ctx context.Context, m *cluster.Startable) (set books.Set,
 }
 
 // restart starts VMs again whose instances have ended, and says where all of those are
-// then; from says where they were. An instance without a VM is gone.
-func (t *trial) restart(ctx context.Context, before []cluster.Startable, ended []cluster.Named, from map[cluster.Named]string, but cluster.Named) (out []machineView) {
+// then; from says where they were. An instance without a VM is gone. The VM that is asked
+// about takes its turn, and is not among those.
+func (t *trial) restart(ctx context.Context, before []cluster.Startable, ended []cluster.Named, from map[cluster.Named]string, subject cluster.Named) (out []machineView) {
 	for _, name := range ended {
 		m := machine(before, name)
 		v := machineView{Name: name.String(), From: from[name]}
 		switch {
-		case name == but || m == nil || m.Halted || !m.Refers() && !namesGPUs(m.VMI):
+		case name == subject && m != nil:
+			fit := t.start(ctx, m)
+			t.subject = &fit
+			continue
+		case m == nil || m.Halted || !m.Refers() && !namesGPUs(m.VMI):
 			continue
 		case !m.VM:
 			v.Why = "no VM starts it again"

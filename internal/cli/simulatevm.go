@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func (f *simulateFlags) vm(ctx context.Context, s *streams, args []string) error
 	if len(args) == 0 && len(f.files) == 0 {
 		return usagef("give the NAME of a VM, or its manifest with -f")
 	}
-	all, err := f.scenery(ctx, s, true)
+	all, err := f.scenery(ctx, s, need{launchers: true, manifests: true})
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (f *simulateFlags) vm(ctx context.Context, s *streams, args []string) error
 		return fmt.Errorf("VM %s names no devices: nothing would be taken for it; docs/vms.md says how it names them", name)
 	}
 	node, runs := cluster.Running(all.docs, name)
-	if runs {
+	if runs && !slices.Contains(f.drain, node) {
 		all.docs = cluster.Stop(all.docs, map[cluster.Named]bool{name: true})
 	}
 	t, v, err := all.after(ctx, f.drain, name)
@@ -78,8 +79,11 @@ func (f *simulateFlags) vm(ctx context.Context, s *streams, args []string) error
 	}
 	defer t.close()
 	v.Subject, v.Asked, v.Runs = "VM "+name.String(), 1, node
-	fit := t.start(ctx, m)
-	v.take(&fit)
+	if t.subject == nil {
+		fit := t.start(ctx, m)
+		t.subject = &fit
+	}
+	v.take(t.subject)
 	v.Notes = t.notes()
 	return v.print(s, &f.out)
 }

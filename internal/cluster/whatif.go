@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,8 +117,8 @@ func launchedOf(d *manifest.Document) Named {
 	return Named{pod.Namespace, owner.Name}
 }
 
-// Drain returns the documents as they were if nodes were gone with all that runs there,
-// and the instances that would end, sorted. It takes documents of [ByName].
+// Drain returns the documents as they were if nodes were cordoned and the instances there
+// had ended, and those instances, sorted. It takes documents of [ByName].
 func Drain(docs []manifest.Document, nodes []string) (after []manifest.Document, ended []Named) {
 	gone := map[Named]bool{}
 	for i := range docs {
@@ -126,24 +127,27 @@ func Drain(docs []manifest.Document, nodes []string) (after []manifest.Document,
 			gone[vmi] = true
 		}
 	}
-	for _, d := range Stop(docs, gone) {
-		switch d.Kind() {
-		case "Node", "GPUNode":
-			if slices.Contains(nodes, d.Meta("name")) {
-				continue
-			}
-		case "Pod":
-			if slices.Contains(nodes, text(d.Object, "spec", "nodeName")) {
-				continue
-			}
+	after = slices.Clone(Stop(docs, gone))
+	for i := range after {
+		if d := &after[i]; d.Kind() == "Node" && slices.Contains(nodes, d.Meta("name")) {
+			d.Object = cordoned(d.Object)
 		}
-		after = append(after, d)
 	}
 	for vmi := range gone {
 		ended = append(ended, vmi)
 	}
 	slices.SortFunc(ended, compareNamed)
 	return after, ended
+}
+
+func cordoned(node manifest.Object) manifest.Object {
+	out := maps.Clone(node)
+	spec, _ := node["spec"].(map[string]any)
+	if spec = maps.Clone(spec); spec == nil {
+		spec = map[string]any{}
+	}
+	spec["unschedulable"], out["spec"] = true, spec
+	return out
 }
 
 // runsOn returns the instance that a document tells the node of.
