@@ -23,14 +23,11 @@ func (s *Starter) check(ctx context.Context, st *start) error {
 	if err != nil {
 		return err
 	}
-	if err := s.devices(ctx, st); err != nil {
+	if err := s.devices(ctx, st, s.madeFor(st)); err != nil {
 		return err
 	}
 	s.Feed.View(func(b *books.Books, v cluster.View) {
-		if err = st.offered(b); err != nil {
-			return
-		}
-		if err = st.shape(b.Names(), entries(st.members)); err != nil {
+		if err = st.usable(b); err != nil {
 			return
 		}
 		if n := v.Unanswered(); n+len(st.members) > mostUnanswered {
@@ -69,6 +66,14 @@ func (s *Starter) draw(ctx context.Context, v *vmi) error {
 
 // longestGenerated is how long a name is that the API server makes from a prefix.
 const longestGenerated = 63
+
+// usable says what is wrong with a set, wherever there is room.
+func (st *start) usable(b *books.Books) error {
+	if err := st.offered(b); err != nil {
+		return err
+	}
+	return st.shape(b.Names(), entries(st.members))
+}
 
 // offered finds the resource names of the members, and says which of them no VM can use.
 func (st *start) offered(b *books.Books) error {

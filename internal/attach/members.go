@@ -27,13 +27,17 @@ type member struct {
 	made     bool // by this start
 }
 
-// devices reads the devices of a set, and finds for each template one that the VM has
-// already.
-func (s *Starter) devices(ctx context.Context, st *start) error {
-	var spare []*v1alpha1.GPUDevice
+// madeFor returns the devices that were made for the VM of a start, by what the Feed knows.
+func (s *Starter) madeFor(st *start) (made []*v1alpha1.GPUDevice) {
 	if st.vm != nil {
-		s.Feed.View(func(_ *books.Books, v cluster.View) { spare = v.MadeFor(st.vm.UID) })
+		s.Feed.View(func(_ *books.Books, v cluster.View) { made = v.MadeFor(st.vm.UID) })
 	}
+	return made
+}
+
+// devices reads the devices of a set, and finds for each template one that the VM has
+// already, of those that were made for it.
+func (s *Starter) devices(ctx context.Context, st *start, spare []*v1alpha1.GPUDevice) error {
 	named := make([]*member, len(st.references.Devices))
 	reads := make([]func() error, 0, len(named)+len(spare))
 	for i, name := range st.references.Devices {

@@ -196,8 +196,8 @@ func (w *world) killLeaders(ctx context.Context) (kills int) {
 func (w *world) leads(ctx context.Context, r *replica) {
 	led := make(chan struct{})
 	var once sync.Once
-	r.set(func(x *exchange) error {
-		if err := x.send(); err != nil || x.what != "ledger" || x.verb != http.MethodPut {
+	r.Set(func(x *wire.Exchange) error {
+		if err := x.Send(); err != nil || x.What != "ledger" || x.Verb != http.MethodPut {
 			return err
 		}
 		once.Do(func() { close(led) })

@@ -17,8 +17,34 @@ type Room struct {
 // Try says where a set would be placed; nothing is. Devices that are not known are left
 // out. The error is a *diagnose.Refusal.
 func (r *Round) Try(s Set) (Room, error) {
+	request, fresh, err := r.request(s)
+	if err != nil || len(request.Set) == 0 {
+		return Room{}, err
+	}
+	request.Budget = func() error {
+		if err := r.books.allow(s.Namespace, fresh); err != nil || len(fresh) == 0 {
+			return err
+		}
+		return r.use.Check(s.Namespace, fresh...) // with what is kept
+	}
+	decision, err := alloc.Decide(r.snapshot, request)
+	if err != nil {
+		return Room{}, diagnose.Refused(err, s.Object)
+	}
+	room := Room{Node: decision.Node, Units: map[gpu.ResourceName]int64{}, namespace: s.Namespace, amounts: fresh}
+	for _, m := range request.Set {
+		if d, placed := r.snapshot.Device(m.UID); m.UID == "" || !placed || d.Node != decision.Node {
+			room.Units[m.Resource] += m.Units
+		}
+	}
+	return room, nil
+}
+
+// request is what a set asks for, and fresh what of it is to be ordered for it. Nothing is
+// said of budgets.
+func (r *Round) request(s Set) (request alloc.Request, fresh []gpu.Amount, err error) {
 	b := r.books
-	request := alloc.Request{May: r.mayMove, Effort: r.Effort}
+	request = alloc.Request{Fits: s.Fits, May: r.mayMove, Effort: r.Effort}
 	for _, uid := range s.Devices {
 		d, ok := b.Device(uid)
 		if !ok {
@@ -26,43 +52,29 @@ func (r *Round) Try(s Set) (Room, error) {
 		}
 		resource, err := r.resource(&d, &request, s.Object)
 		if err != nil {
-			return Room{}, err
+			return request, nil, err
 		}
 		request.Set = append(request.Set, alloc.Member{UID: uid, Resource: resource, Units: d.Units})
 	}
-	amounts := make([]gpu.Amount, len(s.New))
-	for i, o := range s.New {
+	for _, o := range s.New {
 		c, err := b.orderable(o)
 		if err != nil {
-			return Room{}, err
+			return request, nil, err
 		}
-		amounts[i] = gpu.Amount{Resource: b.names.Base(c.Resource), Class: c.Name, Units: int64(o.Count)}
+		amount := gpu.Amount{Resource: b.names.Base(c.Resource), Class: c.Name, Units: int64(o.Count)}
+		fresh = append(fresh, amount)
 		request.Among = both(request.Among, b.offered(c))
-		request.Set = append(request.Set, alloc.Member{Resource: amounts[i].Resource, Units: amounts[i].Units})
+		request.Set = append(request.Set, alloc.Member{Resource: amount.Resource, Units: amount.Units})
 	}
-	request.Budget = func() error {
-		if len(amounts) == 0 {
-			return nil
-		}
-		if err := b.ordered.Check(s.Namespace, amounts...); err != nil {
-			return err
-		}
-		return r.use.Check(s.Namespace, amounts...) // with what is kept
+	return request, fresh, nil
+}
+
+// allow checks the budgets of what is to be ordered.
+func (b *Books) allow(namespace string, fresh []gpu.Amount) error {
+	if len(fresh) == 0 {
+		return nil
 	}
-	if len(request.Set) == 0 {
-		return Room{}, nil
-	}
-	decision, err := alloc.Decide(r.snapshot, request)
-	if err != nil {
-		return Room{}, diagnose.Refused(err, s.Object)
-	}
-	room := Room{Node: decision.Node, Units: map[gpu.ResourceName]int64{}, namespace: s.Namespace, amounts: amounts}
-	for _, m := range request.Set {
-		if d, placed := r.snapshot.Device(m.UID); m.UID == "" || !placed || d.Node != decision.Node {
-			room.Units[m.Resource] += m.Units
-		}
-	}
-	return room, nil
+	return b.ordered.Check(namespace, fresh...)
 }
 
 // Keep keeps room from whoever else the round decides on, until it is let go of.

@@ -43,6 +43,8 @@ type Set struct {
 	Namespace string
 	Devices   []string // UIDs
 	New       []Order  // devices that are to be made
+	// Fits says whether the launcher could run on a node; nil: everywhere.
+	Fits func(node string) alloc.Verdict
 }
 
 // AdmitSet says whether some node could take a set now, as the binder would see it;

@@ -121,6 +121,7 @@ func redact(d *manifest.Document, tenants map[string]bool) (out manifest.Object,
 	}
 	if at, ok := references[d.Kind()]; ok {
 		copyField(out, d.Object, append(strings.Split(at, "."), "annotations", v1alpha1.AnnotationDevices))
+		copyField(out, d.Object, append(strings.Split(at, "."), "labels", v1alpha1.LabelDeviceReference))
 	}
 	keepLabels(out, d.Object, func(key string) bool {
 		return labels(key) || d.Kind() == "Namespace" && (tenants[key] || treeLabel(key))

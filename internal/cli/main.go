@@ -62,12 +62,15 @@ func (s *streams) exit(err error) int {
 	var usage usageError
 	var timeout timeoutError
 	var found foundError
+	var unfit unfitError
 	var refusal *patch.Refusal
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &found): // they were printed
 		return exitFound
+	case errors.As(err, &unfit): // so was this
+		return exitFailed
 	case errors.As(err, &refusal):
 		_ = s.commentary().Findings(refusal.Findings)
 		last := "refused: nothing was changed; see the findings of severity error above"
@@ -107,12 +110,19 @@ bad as --fail-on asks for (status, diagnose), 124 a strict --wait ran out.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newServe(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newClasses(s), newDevices(s), newDiagnose(s), newExplain(s), newVersion(s))
-	for _, c := range append(root.Commands(), root) {
-		c.Args = usageArgs(c.Args)
-		completeFlags(c)
-	}
+	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newServe(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newClasses(s), newDevices(s), newSimulate(s), newDiagnose(s), newExplain(s), newVersion(s))
+	prepare(root)
 	return root
+}
+
+// prepare has a command and those below it say of wrong arguments that they are, and
+// complete their flags.
+func prepare(c *cobra.Command) {
+	c.Args = usageArgs(c.Args)
+	completeFlags(c)
+	for _, sub := range c.Commands() {
+		prepare(sub)
+	}
 }
 
 // usageArgs marks what a command says about its arguments as a usage error.

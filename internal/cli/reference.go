@@ -22,7 +22,7 @@ func Reference() string {
 			reference(&out, c)
 		}
 		for _, sub := range c.Commands() {
-			if c == root { // completion's own subcommands explain themselves
+			if c.Name() != "completion" { // its own subcommands explain themselves
 				walk(sub)
 			}
 		}

@@ -66,7 +66,7 @@ func (p *Printer) severity(s diagnose.Severity) lipgloss.Style {
 }
 
 // ownCommand matches gpuctl's commands in a text.
-var ownCommand = regexp.MustCompile(`\bgpuctl (agent|classes|devices|diagnose|discover|explain|install|status|uninstall|upgrade|wire)\b`)
+var ownCommand = regexp.MustCompile(`\bgpuctl (agent|classes|devices|diagnose|discover|explain|install|simulate|status|uninstall|upgrade|wire)\b`)
 
 // command returns a text whose commands are those of the program as it was started.
 func (p *Printer) command(text string) string {
