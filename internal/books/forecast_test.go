@@ -131,8 +131,12 @@ func TestForecastNodes(t *testing.T) {
 	defer f.Close()
 	free := func(n int64) []UnitsFree { return []UnitsFree{{h200, n, 8}} }
 	want := []NodeFit{
-		{"n1", free(2), "too few free"}, {"n2", free(8), ""}, {"n3", free(8), "cordoned"}, {"n4", free(8), "not ready"},
-		{"n6", free(8), "too little memory"}, {"n7", free(8), "too little memory"},
+		{"n1", free(2), "too few free"},
+		{"n2", free(8), ""},
+		{"n3", free(8), "cordoned"},
+		{"n4", free(8), "not ready"},
+		{"n6", free(8), "too little memory"},
+		{"n7", free(8), "too little memory"},
 	}
 	if diff := cmp.Diff(want, f.Try(starts(only("n2"), 4, "b")).Nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
