@@ -168,3 +168,15 @@ func TestForecastWithout(t *testing.T) {
 		t.Errorf("moved (-want +got):\n%s", diff)
 	}
 }
+
+// The devices of a VM that has started are not moved for others; those of an order are.
+func TestForecastKeepsStarted(t *testing.T) {
+	for state, want := range map[alloc.State]diagnose.Code{alloc.Held: "", alloc.Bound: "GPU0705"} {
+		f := filled(-1, on("n1", device("a", 3)), attached("v", on("n2", device("b", 5)))).Forecast()
+		f.Place(starts(nil, 0, "a"), state)
+		if code := codeOf(f.Try(asks("acme-dev", "h200", 6)).Refusal); code != want {
+			t.Errorf("with a device of state %v: refused with %q, want %q", state, code, want)
+		}
+		f.Close()
+	}
+}
