@@ -131,8 +131,12 @@ func TestForecastNodes(t *testing.T) {
 	defer f.Close()
 	free := func(n int64) []UnitsFree { return []UnitsFree{{h200, n, 8}} }
 	want := []NodeFit{
-		{"n1", free(2), "too few free"}, {"n2", free(8), ""}, {"n3", free(8), "cordoned"}, {"n4", free(8), "not ready"},
-		{"n6", free(8), "too little memory"}, {"n7", free(8), "too little memory"},
+		{"n1", free(2), "too few free"},
+		{"n2", free(8), ""},
+		{"n3", free(8), "cordoned"},
+		{"n4", free(8), "not ready"},
+		{"n6", free(8), "too little memory"},
+		{"n7", free(8), "too little memory"},
 	}
 	if diff := cmp.Diff(want, f.Try(starts(only("n2"), 4, "b")).Nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
@@ -162,5 +166,17 @@ func TestForecastWithout(t *testing.T) {
 	f.Without("n1")
 	if diff := cmp.Diff([]Shift{move("a", 4, "n1", "n2"), move("b", 3, "n1", "")}, f.Moved()); diff != "" {
 		t.Errorf("moved (-want +got):\n%s", diff)
+	}
+}
+
+// The devices of a VM that has started are not moved for others; those of an order are.
+func TestForecastKeepsStarted(t *testing.T) {
+	for state, want := range map[alloc.State]diagnose.Code{alloc.Held: "", alloc.Bound: "GPU0705"} {
+		f := filled(-1, on("n1", device("a", 3)), attached("v", on("n2", device("b", 5)))).Forecast()
+		f.Place(starts(nil, 0, "a"), state)
+		if code := codeOf(f.Try(asks("acme-dev", "h200", 6)).Refusal); code != want {
+			t.Errorf("with a device of state %v: refused with %q, want %q", state, code, want)
+		}
+		f.Close()
 	}
 }

@@ -22,7 +22,9 @@ func (f *Forecast) Moved() (out []Shift) {
 			out = append(out, f.shift(now.UID, d.Node, now.Node))
 		}
 	}
-	slices.SortFunc(out, func(a, b Shift) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b Shift) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 

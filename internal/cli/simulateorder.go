@@ -36,6 +36,7 @@ fit.`,
 	}
 	flags.simulateFlags.add(cmd, "read the cluster from `PATH`, a file, a folder, a bundle or -, and no live one (repeatable)")
 	flags.addDrain(cmd)
+	cmd.Flags().Lookup("namespace").Usage = "`NAMESPACE` of the order (default: that of the kubeconfig's context)"
 	cmd.Flags().StringVar(&flags.class, "class", "", "`CLASS` of the order")
 	cmd.Flags().Int32Var(&flags.count, "count", 1, "units of the order")
 	cmd.Flags().Int32Var(&flags.times, "times", 1, "make the order so many times")

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuctl/gpuctl/internal/alloc"
 	"github.com/gpuctl/gpuctl/internal/attach"
@@ -125,7 +124,7 @@ func namesGPUs(v *kubevirtv1.VirtualMachineInstance) bool {
 
 // launchers says what launchers need of a node, each asked for once.
 type launchers struct {
-	live  client.Reader
+	live  cluster.Reader
 	known map[cluster.Named]*corev1.PodSpec
 	notes []string // what is not judged
 }

@@ -211,11 +211,11 @@ func (d shiftView) String() string {
 }
 
 // String says what becomes of a VM.
-func (m machineView) String() string {
-	if m.To == "" {
-		return fmt.Sprintf("VM %s stops on %s and does not start again: %s", m.Name, m.From, m.Why)
+func (v machineView) String() string {
+	if v.To == "" {
+		return fmt.Sprintf("VM %s stops on %s and does not start again: %s", v.Name, v.From, v.Why)
 	}
-	return fmt.Sprintf("VM %s stops on %s and starts on %s", m.Name, m.From, m.To)
+	return fmt.Sprintf("VM %s stops on %s and starts on %s", v.Name, v.From, v.To)
 }
 
 // drainView is what simulate drain prints as JSON and YAML.

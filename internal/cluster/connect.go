@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"kubevirt.io/client-go/kubevirt"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
@@ -45,8 +46,11 @@ type Options struct {
 	Manager    string // of the fields that are written; "" for gpuctl
 }
 
-// Quiet keeps client-go from logging: its errors come back to the caller anyway.
-func Quiet() { klog.SetLogger(logr.Discard()) }
+// Quiet keeps the client libraries from logging: their errors come back to the caller anyway.
+func Quiet() {
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+}
 
 // requestTimeout bounds one request; waiting longer is the caller's decision.
 const requestTimeout = 30 * time.Second

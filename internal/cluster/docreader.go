@@ -19,8 +19,11 @@ import (
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
+// Reader reads objects of a cluster, or of documents that stand for one.
+type Reader = client.Reader
+
 // Reader reads the cluster itself, past all caches.
-func (c *Client) Reader() (client.Reader, error) {
+func (c *Client) Reader() (Reader, error) {
 	r, err := client.New(c.config, client.Options{Scheme: CacheOptions().Scheme, Mapper: c.mapper})
 	return r, c.Explain(err)
 }
