@@ -31,7 +31,7 @@ func TestPoolTellsApart(t *testing.T) {
 	p := &pool{}
 	values := map[string]any{
 		"nothing": nil, "false": false, "a text": "1", "a number": int64(1), "a fraction": float64(1), "no list": map[string]any{}, "no mapping": []any{},
-		"two": []any{"a", "b"}, "one": []any{"ab"}, "nested": []any{[]any{"a"}, "b"}, "deeper": []any{[]any{"a", "b"}},
+		"two": []any{"a", "b"}, "one": []any{"ab"}, "a list of a number": []any{int64(1)}, "of a fraction": []any{float64(1)}, "nested": []any{[]any{"a"}, "b"}, "deeper": []any{[]any{"a", "b"}},
 		"a key": map[string]any{"a": "b"}, "two keys": map[string]any{"a": "b", "c": "d"}, "a longer one": map[string]any{"a": "bcd"},
 	}
 	for range 2 {
