@@ -183,7 +183,11 @@ func (m *market) failure(ctx context.Context, name string) string {
 	if err != nil {
 		return err.Error()
 	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	return failureOf(u)
+}
+
+func failureOf(vm *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(vm.Object, "status", "conditions")
 	for _, c := range conditions {
 		if c := c.(map[string]any); c["type"] == "Failure" {
 			return fmt.Sprint(c["message"])
