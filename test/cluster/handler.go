@@ -63,7 +63,9 @@ func (s *stack) endVMIs(ctx context.Context, lister cache.GenericLister) error {
 // setVMIPhase sets a VMI's phase as virt-handler, with its ServiceAccount.
 func (s *stack) setVMIPhase(ctx context.Context, namespace, name, phase string) error {
 	status := map[string]any{"phase": phase}
-	if phase == "Running" { // or virt-controller takes the VMI for one that failed to start
+	if phase == "Running" {
+		status["selinuxContext"] = "none" // or virt-controller does not migrate it
+		// Or virt-controller takes the VMI, when it ends, for one that failed to start.
 		status["phaseTransitionTimestamps"] = []any{map[string]any{"phase": phase, "phaseTransitionTimestamp": now()}}
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})

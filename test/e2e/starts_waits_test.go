@@ -74,7 +74,7 @@ func (m *market) ofVM(vm string) map[string]string {
 	}
 	out := map[string]string{}
 	for name, d := range devices {
-		if a := d.Status.Attachment; a != nil && a.VMIName == vm {
+		if a := d.Status.Attachment; a != nil && a.VMIName == vm && d.Status.Placement != nil {
 			out[name] = d.Status.Placement.Node
 		}
 	}
