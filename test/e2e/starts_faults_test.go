@@ -116,6 +116,9 @@ func (m *market) forgesPods(v *kubevirt.VirtualMachineInstance) {
 		if now, err := m.instance(t.Context(), v.Name); err != nil || now.Status.ActivePods[got.GetUID()] != "" {
 			t.Errorf("a forged launcher, %s, is the instance's: %v, %v", name, now, err)
 		}
+		if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -192,10 +195,7 @@ func (m *market) dies() {
 func (m *market) vanishes() {
 	t := m.t
 	t.Helper()
-	before, err := m.holdings(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := m.settled()
 	m.orders("d3", 1)
 	m.Eventually(placedIn, "d3 is held", m.are(v1alpha1.DeviceHeld, "d3"))
 	vm := m.vm("vanishing", `{"devices":["d3"],"templates":[{"class":"h200"}]}`)
@@ -244,7 +244,7 @@ func (m *market) follows() {
 		t.Fatal(err)
 	}
 	other := devices[m.acme+"/far-too"].Status.Placement.Node
-	m.refused(m.with(m.vm("uprooted", `{"devices":["far-too"]}`), disk), "GPU070")
+	m.refused(m.settled(), m.with(m.vm("uprooted", `{"devices":["far-too"]}`), disk), "GPU070")
 	pod, _ := m.leader()
 	log, err := m.Clientset().CoreV1().Pods(m.namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(t.Context())
 	if err != nil {

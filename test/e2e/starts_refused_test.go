@@ -83,6 +83,13 @@ func (m *market) complains(vm *unstructured.Unstructured, want string) func(cont
 		if got := failureOf(u); !strings.Contains(got, want) {
 			return errorf("it says %q, want %q", got, want)
 		}
+		return m.told(vm, want)(ctx)
+	}
+}
+
+// told returns a check that an Event says why a VM has no VMI.
+func (m *market) told(vm *unstructured.Unstructured, want string) func(context.Context) error {
+	return func(ctx context.Context) error {
 		events, err := m.Clientset().CoreV1().Events(vm.GetNamespace()).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate,involvedObject.name=" + vm.GetName()})
 		if err != nil {
 			return err
@@ -94,16 +101,29 @@ func (m *market) complains(vm *unstructured.Unstructured, want string) func(cont
 	}
 }
 
-// refused has a VM refused, and nothing be left when it is deleted.
-func (m *market) refused(vm *unstructured.Unstructured, want string) {
+// settled returns the holdings at a time when nothing starts.
+func (m *market) settled() []string {
+	m.t.Helper()
+	out, err := m.holdings(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return out
+}
+
+// refused has a VM refused, and what there was before be there when it is deleted.
+func (m *market) refused(before []string, vm *unstructured.Unstructured, want string) {
+	m.t.Helper()
+	m.leavesNothing(before, vm, m.complains(vm, want))
+}
+
+// leavesNothing has a VM refused as the check says, and what there was before be there
+// when it is deleted.
+func (m *market) leavesNothing(before []string, vm *unstructured.Unstructured, refused func(context.Context) error) {
 	t := m.t
 	t.Helper()
-	before, err := m.holdings(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	m.Create(vm)
-	m.Eventually(startsIn, "VM "+vm.GetName()+" says that it is refused", m.complains(vm, want))
+	m.Eventually(startsIn, "VM "+vm.GetName()+" says that it is refused", refused)
 	deleteAnyway(t, m.Cluster, vm)
 	m.Eventually(startsIn, "nothing is left of VM "+vm.GetName(), func(ctx context.Context) error {
 		after, err := m.holdings(ctx)
@@ -181,6 +201,7 @@ func (m *market) refusesVMs() {
 	(&near{Cluster: m.Cluster, t: t, ns: m.acme, live: liveClient(t, m.Cluster)}).volume("elsewhere", "elsewhere")
 	defer m.hogs()()
 
+	before := m.settled()
 	const free = "GPU0704: 1 of " + h200 + " are free, but the VM cannot run there: "
 	named, made := `{"devices":["one"]}`, `{"templates":[{"class":"h200"}]}`
 	for name, tc := range map[string]struct{ namespace, references, spec, want string }{
@@ -197,7 +218,7 @@ func (m *market) refusesVMs() {
 	} {
 		vm := m.with(m.vm(name, tc.references), tc.spec)
 		vm.SetNamespace(tc.namespace)
-		m.refused(vm, tc.want)
+		m.refused(before, vm, tc.want)
 	}
 	if err := m.Dynamic().Resource(gpuDevices).Namespace(small).Delete(t.Context(), "theirs", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
@@ -224,8 +245,8 @@ func (m *market) fills() {
 // refusesFull has VMs refused where there is no room for what they have or ask.
 func (m *market) refusesFull() {
 	m.t.Helper()
-	m.refused(m.vm("two-nodes", `{"devices":["p","q"]}`), "GPU0705: no node has 6 of "+h200+" free together now: 3 of "+h200+" too few")
-	m.refused(m.vm("too-late", `{"templates":[{"class":"h200"}]}`), "GPU0705: no node has 1 of "+h200+" free together now: 1 of "+h200+" too few")
+	m.refused(m.settled(), m.vm("two-nodes", `{"devices":["p","q"]}`), "GPU0705: no node has 6 of "+h200+" free together now: 3 of "+h200+" too few")
+	m.refused(m.settled(), m.vm("too-late", `{"templates":[{"class":"h200"}]}`), "GPU0705: no node has 1 of "+h200+" free together now: 1 of "+h200+" too few")
 	devices, err := m.devices(m.t.Context())
 	if err != nil {
 		m.t.Fatal(err)
@@ -233,7 +254,7 @@ func (m *market) refusesFull() {
 	node := devices[m.acme+"/p"].Status.Placement.Node
 	m.SetAllocatable(node, h200, 5)
 	m.Eventually(placedIn, "p has lost its units", m.are(v1alpha1.DeviceLost, "p"))
-	m.refused(m.vm("lost", `{"devices":["p"]}`), "GPU0713: the units of GPUDevice p are gone; the VM can start when they are back or replaced")
+	m.refused(m.settled(), m.vm("lost", `{"devices":["p"]}`), "GPU0713: the units of GPUDevice p are gone; the VM can start when they are back or replaced")
 	m.SetAllocatable(node, h200, 8)
 	m.Eventually(placedIn, "p has its units", m.are(v1alpha1.DeviceHeld, "p"))
 }
