@@ -56,7 +56,7 @@ func (s *Starter) devices(ctx context.Context, st *start, spare []*v1alpha1.GPUD
 	st.members = named
 	for i := range st.references.Templates {
 		t := &st.references.Templates[i]
-		m := &member{template: t, units: t.Count, name: deviceName(st.name)}
+		m := &member{template: t, units: t.Count, name: st.nameFor(i)}
 		at := slices.IndexFunc(spare, func(d *v1alpha1.GPUDevice) bool {
 			return d != nil && d.Spec.ClassName == t.Class && d.Spec.Count == t.Count
 		})

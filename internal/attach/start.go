@@ -4,6 +4,7 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,7 @@ type Started struct {
 // start is one CREATE of one VMI.
 type start struct {
 	*vmi
+	dry     bool
 	id      string
 	members []*member
 }
@@ -82,7 +84,7 @@ func (s *Starter) Start(ctx context.Context, object *kubevirt.VirtualMachineInst
 	if again, err := s.again(ctx, v); again != nil || err != nil {
 		return again, err
 	}
-	st := &start{vmi: v}
+	st := &start{vmi: v, dry: dry}
 	if err := s.check(ctx, st); err != nil {
 		return nil, err
 	}
@@ -136,14 +138,27 @@ func generated(prefix string, longest int) string {
 	return prefix[:min(len(prefix), longest-5)] + rand.String(5)
 }
 
-// deviceName returns the name of a device that is made for a VMI.
-func deviceName(vmi string) string {
+// nameFor returns a name for the device of a template. A dry run has no id by which it is
+// known when the API server calls again, so it draws nothing: what it gave is found to be
+// its own.
+func (st *start) nameFor(template int) string {
+	if st.dry {
+		return deviceName(st.name, fmt.Sprintf("%05d", template))
+	}
+	return deviceName(st.name, rand.String(nameRandom))
+}
+
+const nameRandom = 5
+
+// deviceName returns the name of a device that is made for a VMI, with an end of
+// nameRandom characters.
+func deviceName(vmi, end string) string {
 	base := strings.ReplaceAll(vmi, ".", "-")
-	base = strings.Trim(base[:min(len(base), v1alpha1.MaxDeviceName-6)], "-")
+	base = strings.Trim(base[:min(len(base), v1alpha1.MaxDeviceName-nameRandom-1)], "-")
 	if len(validation.IsDNS1123Label(base)) > 0 {
 		base = "vm"
 	}
-	return base + "-" + rand.String(5)
+	return base + "-" + end
 }
 
 // byUID sorts members as they are written.

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +59,7 @@ func (s *Starter) make(ctx context.Context, st *start, m *member) error {
 			return nil
 		}
 		if apierrors.IsAlreadyExists(err) { // somebody's, or ours whose answer was lost: that one is collected
-			d.Name = deviceName(st.name)
+			d.Name = deviceName(st.name, rand.String(nameRandom))
 			d.ResourceVersion = ""
 			m.name = d.Name
 			continue

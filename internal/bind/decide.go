@@ -89,10 +89,11 @@ func (b *Binder) try(round *books.Round, room *cluster.Room, r *demand, d cluste
 	}
 	var writes []books.Write
 	var err error
+	got := func(bool) {}
 	if r.set {
-		again := b.nudger.let(round, vmOf(d.Device(r.uids[0])), now)
+		got = b.nudger.let(round, vmOf(d.Device(r.uids[0])), now)
 		if writes, err = bind(round, room, r); err != nil {
-			again()
+			got(false)
 		}
 	} else {
 		device := d.Device(r.key)
@@ -119,9 +120,7 @@ func (b *Binder) try(round *books.Round, room *cluster.Room, r *demand, d cluste
 		p.grant(granted{writes: writes}, d)
 		return
 	}
-	if r.set {
-		b.nudger.met(vmOf(d.Device(r.uids[0])))
-	}
+	got(true)
 	if r.launcher != nil {
 		room.Give(r.launcher, writes[0].Node) // nobody else of this round has it
 	}

@@ -52,22 +52,21 @@ func (n nudger) keep(round *books.Round, now time.Time) {
 	}
 }
 
-// met says that a VM has what was kept for it.
-func (n nudger) met(vm types.UID) {
-	if one := n[vm]; one != nil {
-		one.kept = time.Time{}
-	}
-}
-
-// let lets a set of a VM have what is kept for it; again takes it back, when the set was
-// refused.
-func (n nudger) let(round *books.Round, vm types.UID, now time.Time) (again func()) {
+// let lets a set of a VM have what is kept for it. What it returns is told whether the
+// set has got it: then no more is kept, else it is kept again.
+func (n nudger) let(round *books.Round, vm types.UID, now time.Time) (got func(bool)) {
 	one := n[vm]
 	if one == nil || !now.Before(one.kept) {
-		return func() {}
+		return func(bool) {}
 	}
 	round.Let(string(vm), one.room)
-	return func() { round.Keep(string(vm), one.room) }
+	return func(has bool) {
+		if has {
+			one.kept = now
+			return
+		}
+		round.Keep(string(vm), one.room)
+	}
 }
 
 // look says which VMs are to be nudged now.

@@ -62,7 +62,13 @@ func (s *stack) endVMIs(ctx context.Context, lister cache.GenericLister) error {
 
 // setVMIPhase sets a VMI's phase as virt-handler, with its ServiceAccount.
 func (s *stack) setVMIPhase(ctx context.Context, namespace, name, phase string) error {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"phase": phase}})
+	status := map[string]any{"phase": phase}
+	if phase == "Running" {
+		status["selinuxContext"] = "none" // or virt-controller does not migrate it
+		// Or virt-controller takes the VMI, when it ends, for one that failed to start.
+		status["phaseTransitionTimestamps"] = []any{map[string]any{"phase": phase, "phaseTransitionTimestamp": now()}}
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return fmt.Errorf("encode a phase: %w", err)
 	}

@@ -34,6 +34,27 @@ func TestStarts(t *testing.T) {
 
 	m.startsAndStops()
 	m.refusesStarts()
+	m.empties()
+	for _, story := range []struct {
+		name string
+		tell func()
+	}{
+		{"refuses VMs", m.refusesVMs},
+		{"fills", m.fills},
+		{"refuses where all is full", m.refusesFull},
+		{"waits", m.waits},
+		{"outlives", m.outlives},
+		{"sets", m.sets},
+		{"live updates", m.liveUpdates},
+		{"flavoured", m.flavoured},
+		{"follows", m.follows},
+		{"forges", m.forges},
+		{"dies", m.dies},
+	} {
+		began := time.Now()
+		story.tell()
+		t.Logf("%s: %s", story.name, time.Since(began).Round(time.Millisecond))
+	}
 }
 
 // stopsAll ends all VMs, and waits until nobody has devices: else gpuctl would not let
@@ -183,7 +204,11 @@ func (m *market) failure(ctx context.Context, name string) string {
 	if err != nil {
 		return err.Error()
 	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	return failureOf(u)
+}
+
+func failureOf(vm *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(vm.Object, "status", "conditions")
 	for _, c := range conditions {
 		if c := c.(map[string]any); c["type"] == "Failure" {
 			return fmt.Sprint(c["message"])
