@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,10 +59,24 @@ func (s *Starter) devices(ctx context.Context, st *start) error {
 		})
 		if at >= 0 {
 			m.name, m.device, spare[at] = spare[at].Name, spare[at], nil
+		} else if drawn := st.drawn(); len(drawn) > 0 {
+			m.name = drawn[0]
 		}
 		st.members = append(st.members, m)
 	}
 	return nil
+}
+
+// drawn are the names that an earlier call of a dry run has drawn for devices, which have
+// no member yet: a dry run has no id to be recognised by.
+func (st *start) drawn() []string {
+	if !st.dry {
+		return nil
+	}
+	return slices.DeleteFunc(st.called(), func(name string) bool {
+		rest, ours := strings.CutPrefix(name, deviceBase(st.name)+"-")
+		return !ours || len(rest) != 5 || slices.ContainsFunc(st.members, func(m *member) bool { return m.name == name })
+	})
 }
 
 // named reads a device that the VMI names.

@@ -65,6 +65,7 @@ type Started struct {
 type start struct {
 	*vmi
 	id      string
+	dry     bool
 	members []*member
 }
 
@@ -82,7 +83,7 @@ func (s *Starter) Start(ctx context.Context, object *kubevirt.VirtualMachineInst
 	if again, err := s.again(ctx, v); again != nil || err != nil {
 		return again, err
 	}
-	st := &start{vmi: v}
+	st := &start{vmi: v, dry: dry}
 	if err := s.check(ctx, st); err != nil {
 		return nil, err
 	}
@@ -137,13 +138,16 @@ func generated(prefix string, longest int) string {
 }
 
 // deviceName returns the name of a device that is made for a VMI.
-func deviceName(vmi string) string {
+func deviceName(vmi string) string { return deviceBase(vmi) + "-" + rand.String(5) }
+
+// deviceBase is what the names of devices begin with that are made for a VMI.
+func deviceBase(vmi string) string {
 	base := strings.ReplaceAll(vmi, ".", "-")
 	base = strings.Trim(base[:min(len(base), v1alpha1.MaxDeviceName-6)], "-")
 	if len(validation.IsDNS1123Label(base)) > 0 {
 		base = "vm"
 	}
-	return base + "-" + rand.String(5)
+	return base
 }
 
 // byUID sorts members as they are written.
