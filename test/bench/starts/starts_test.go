@@ -137,8 +137,8 @@ func (s *stage) scale(replicas int) {
 		if err != nil || len(pods.Items) != replicas {
 			return fmt.Errorf("there are %d: %w", len(pods.Items), err)
 		}
-		for i := range pods.Items {
-			pod := &pods.Items[i]
+		if replicas > 0 {
+			pod := &pods.Items[0]
 			if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 			}) {
