@@ -120,6 +120,11 @@ bench-idle: build cluster ## Count what the controller writes where nothing happ
 bench-webhook: build cluster ## Compare what judging an order takes beside 10,000 devices and beside none
 	go run ./test/bench/orders webhook -gpuctl bin/gpuctl
 
+.PHONY: bench-starts
+bench-starts: build cluster ## Compare starts of VMs with devices with those of others, empty and beside 10,000 devices, and count what they write
+	go run ./test/bench/orders starts -gpuctl bin/gpuctl
+	go test -run '^$$' -bench Starts -benchtime 1x -v -timeout 40m ./test/bench/starts -gpuctl $(CURDIR)/bin/gpuctl
+
 .PHONY: bench-memory
 bench-memory: build cluster ## Fill a large cluster, and see what memory its leader needs
 	go run ./test/bench/orders memory -gpuctl bin/gpuctl

@@ -46,12 +46,12 @@ func TestStartStops(t *testing.T) {
 		handled bool
 		want    map[string]string // nil: it depends on the UIDs
 	}{
-		"V1 checked":                      {0, false, freeSet},
-		"V2 made, not known":              {0, true, map[string]string{"a": "Held", "b": "Held", "made": ""}},
-		"V2 made":                         {1, false, map[string]string{"a": "Held", "b": "Held", "made": ""}},
-		"V3 one of three, not known":      {1, true, nil},
-		"V3 two of three":                 {3, false, nil},
-		"V4 asked, not known":             {3, true, boundSet},
+		"V1 checked":                 {0, false, freeSet},
+		"V2 made, not known":         {0, true, map[string]string{"a": "Held", "b": "Held", "made": ""}},
+		"V2 made":                    {1, false, map[string]string{"a": "Held", "b": "Held", "made": ""}},
+		"V3 one of three, not known": {1, true, nil},
+		"V3 two of three":            {3, false, nil},
+		"V4 asked, not known":        {3, true, boundSet},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := of3(t)

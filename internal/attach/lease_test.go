@@ -99,7 +99,8 @@ func TestStartLosesLeader(t *testing.T) {
 	writes := 0
 	p.Set(func(x *wire.Exchange) error {
 		if x.Verb == "PUT" {
-			if writes++; writes == 3 {
+			writes++
+			if writes == 3 {
 				w.must(admin.Delete(t.Context(), w.lease()))
 			}
 		}

@@ -330,7 +330,8 @@ func (p *process) stopsAt(write int, handled bool) (ctx context.Context) {
 		if x.Verb == "GET" {
 			return x.Send()
 		}
-		if write--; write >= 0 {
+		write--
+		if write >= 0 {
 			return x.Send()
 		}
 		stop()

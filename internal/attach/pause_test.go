@@ -19,7 +19,8 @@ func TestStartWakes(t *testing.T) {
 	}{
 		"V1 another VMI has a member": {
 			"POST", "devices", func(w *world, c *process) { c.runs(w.vmi("other", `{"devices":["b"]}`)) },
-			"GPU0634", map[string]string{"a": "Held", "b": "Attached other"},
+			"GPU0634",
+			map[string]string{"a": "Held", "b": "Attached other"},
 		},
 		"V2 what it made is collected": {"PUT", "status", collected, "", freeSet},
 		"V2 a member is deleted": {

@@ -87,7 +87,9 @@ func TestOverlappingSets(t *testing.T) {
 		var started [2]*Started
 		var all sync.WaitGroup
 		for i, p := range processes {
-			all.Go(func() { started[i], errs[i] = p.Start(t.Context(), w.vmi([]string{"left", "right"}[i], sets[i]), false) })
+			all.Go(func() {
+				started[i], errs[i] = p.Start(t.Context(), w.vmi([]string{"left", "right"}[i], sets[i]), false)
+			})
 			<-gates[i].Held // both have found all free
 		}
 		close(gates[first%2].Open)

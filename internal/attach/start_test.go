@@ -76,8 +76,13 @@ func TestStartDry(t *testing.T) {
 		t.Errorf("a dry run gives %+v, %v", got, err)
 	}
 	w.must(p.Validate(t.Context(), admitted(w.vmi("vm", setOf3), got), true))
+	again, err := p.Start(t.Context(), admitted(w.vmi("vm", setOf3), got), true) // as when others change the object
+	if diff := cmp.Diff(got, again); err != nil || diff != "" {
+		t.Errorf("called again: %v (-first +again):\n%s", err, diff)
+	}
 	_, err = p.Start(t.Context(), w.vmi("vm", `{"devices":["nobody"]}`), true)
 	w.refused(err, "GPU0632", "nobody")
+	same()
 	stored := p.starts(w.vmi("vm", `{"devices":["a"]}`))
 	uid := w.stores(stored)
 	same = w.unchanged()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,7 +77,10 @@ func ReadLauncher(text string) (*corev1.PodSpec, error) {
 func kubeVirtConfig(ctx context.Context, live client.Reader) (*kubevirtv1.KubeVirtConfiguration, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "KubeVirtList"})
-	if err := live.List(ctx, list); err != nil {
+	// As it was a moment ago will do: for the newest the API server would wait up to 100 ms
+	// for etcd to tell it that nothing has changed.
+	moment := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := live.List(ctx, list, moment); err != nil {
 		return nil, fmt.Errorf("list KubeVirts: %w", err)
 	}
 	items := slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool {

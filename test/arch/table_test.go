@@ -85,6 +85,7 @@ var layers = []layer{
 		ours: "api/v1alpha1 charts internal/bind internal/cluster internal/gpu test/bench/fleet test/bench/process test/cluster",
 	},
 	{pkg: "test/bench/process", sentence: "what a process has used"},
+	{pkg: "test/bench/starts", sentence: "VMs with devices timed against VMs without gpuctl"},
 	{pkg: "test/bench/status", sentence: "gpuctl status on a large cluster", ours: "internal/gpu test/bench/fleet test/cluster"},
 	{pkg: "test/cluster", sentence: "control plane for tests"},
 	{pkg: "test/cluster/up", sentence: "such a cluster for people", ours: "test/cluster"},

@@ -173,6 +173,7 @@ type Gate struct {
 	Open chan struct{} // closed to let them go
 }
 
+// NewGate returns a gate that is shut.
 func NewGate() *Gate { return &Gate{Held: make(chan struct{}, 1000), Open: make(chan struct{})} }
 
 // Pass holds a request, and then sends it.

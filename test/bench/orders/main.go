@@ -3,6 +3,7 @@
 //
 //	go run ./test/bench/orders           # how fast the binder gives them their units
 //	go run ./test/bench/orders webhook   # how much longer judging one takes beside many devices
+//	go run ./test/bench/orders starts    # how much longer creating a VMI with devices takes
 //	go run ./test/bench/orders memory    # what the leader of a large cluster needs
 package main
 
@@ -37,9 +38,9 @@ func main() {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		what, args = args[0], args[1:]
 	}
-	measure, ok := map[string]measurement{"binder": binderFlags, "webhook": webhookFlags, "memory": memoryFlags}[what]
+	measure, ok := map[string]measurement{"binder": binderFlags, "webhook": webhookFlags, "starts": startsFlags, "memory": memoryFlags}[what]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "orders: %q cannot be measured: binder, webhook and memory can\n", what)
+		fmt.Fprintf(os.Stderr, "orders: %q cannot be measured: binder, webhook, starts and memory can\n", what)
 		os.Exit(2)
 	}
 	flags := flag.NewFlagSet("orders "+what, flag.ExitOnError)
@@ -72,6 +73,18 @@ func webhookFlags(flags *flag.FlagSet) func(context.Context, io.Writer) error {
 	flags.IntVar(&w.rounds, "rounds", 10, "timed rounds")
 	flags.Float64Var(&w.most, "most", 1.2, "how many times as long it may take, by the upper end of the interval")
 	return w.run
+}
+
+func startsFlags(flags *flag.FlagSet) func(context.Context, io.Writer) error {
+	var s startsOptions
+	gpuctlFlag(flags, &s.gpuctl)
+	flags.IntVar(&s.nodes, "nodes", 1400, "nodes of each cluster, of 8 GPUs each")
+	flags.IntVar(&s.devices, "devices", 10_000, "devices of the second cluster, which have a unit each")
+	flags.IntVar(&s.orders, "vmis", 60, "VMIs of each kind and side in each round")
+	flags.IntVar(&s.rounds, "rounds", 5, "timed rounds")
+	flags.Float64Var(&s.most, "most", 1.2, "how many times as long it may take beside many devices, by the upper end of the interval")
+	flags.Float64Var(&s.added, "added", 40, "how many ms longer it may take than without devices, by the median")
+	return s.run
 }
 
 func memoryFlags(flags *flag.FlagSet) func(context.Context, io.Writer) error {

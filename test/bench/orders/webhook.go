@@ -64,6 +64,20 @@ func probes() []*probe {
 // many.
 func (o *webhookOptions) run(ctx context.Context, out io.Writer) error {
 	const free = 3 // of each kind one, so that orders fit on both sides
+	return o.onBoth(ctx, free, func(ctx context.Context, sides [2]*side) error {
+		fmt.Fprintf(out, "%s; %d nodes of %d GPUs, %d tenants below one other; %d rounds of %d orders, one at a time, all dry runs: the API server does all but store them\n",
+			machine(), o.nodes, gpusOfNode, tenants, o.rounds, o.orders)
+		all := probes()
+		if err := o.compare(ctx, sides, all, func(context.Context, int) error { return nil }); err != nil {
+			return err
+		}
+		return o.printRatios(out, all)
+	})
+}
+
+// onBoth hands over a cluster with no devices and one with many, on which so many nodes are
+// free, each with its controller.
+func (o *webhookOptions) onBoth(ctx context.Context, free int, use func(context.Context, [2]*side) error) error {
 	if (o.nodes-free)*gpusOfNode < o.devices || o.devices < 1 || o.rounds < 1 || o.orders < 1 {
 		return fmt.Errorf("%d rounds of %d orders beside %d devices on %d nodes of %d GPUs: want at least one of each, and %d nodes that are free",
 			o.rounds, o.orders, o.devices, o.nodes, gpusOfNode, free)
@@ -84,7 +98,7 @@ func (o *webhookOptions) run(ctx context.Context, out io.Writer) error {
 					return err
 				}
 			}
-			return o.compare(ctx, out, sides)
+			return use(ctx, sides)
 		}, testcluster.APIOnly())
 	}, testcluster.APIOnly())
 }
@@ -138,13 +152,13 @@ func (s *side) refuses(ctx context.Context) error {
 	return nil
 }
 
-// compare takes the sides and the probes in turn, order by order. A first round is not
-// counted.
-func (o *webhookOptions) compare(ctx context.Context, out io.Writer, sides [2]*side) error {
-	fmt.Fprintf(out, "%s; %d nodes of %d GPUs, %d tenants below one other; %d rounds of %d orders, one at a time, all dry runs: the API server does all but store them\n",
-		machine(), o.nodes, gpusOfNode, tenants, o.rounds, o.orders)
-	all := probes()
+// compare takes the sides and the probes in turn, order by order, after what is done before
+// each round. A first round is not counted.
+func (o *webhookOptions) compare(ctx context.Context, sides [2]*side, all []*probe, before func(ctx context.Context, round int) error) error {
 	for round := range 1 + o.rounds {
+		if err := before(ctx, round); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
 		for _, p := range all {
 			for side := range sides {
 				p.times[side] = append(p.times[side], nil)
@@ -163,7 +177,7 @@ func (o *webhookOptions) compare(ctx context.Context, out io.Writer, sides [2]*s
 			}
 		}
 	}
-	return o.printRatios(out, all)
+	return nil
 }
 
 func (o *webhookOptions) printRatios(out io.Writer, all []*probe) error {
