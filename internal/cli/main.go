@@ -107,7 +107,7 @@ bad as --fail-on asks for (status, diagnose), 124 a strict --wait ran out.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newServe(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newClasses(s), newDevices(s), newDiagnose(s), newExplain(s), newVersion(s))
+	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newServe(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newClasses(s), newDevices(s), newBindings(s), newDiagnose(s), newExplain(s), newVersion(s))
 	for _, c := range append(root.Commands(), root) {
 		c.Args = usageArgs(c.Args)
 		completeFlags(c)
