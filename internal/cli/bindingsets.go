@@ -187,14 +187,12 @@ func bindingTable(list []bindingView, wide bool, now time.Time) *metav1.Table {
 	}
 	for i := range list {
 		v := &list[i]
-		var names, classes []string
+		var names []string
 		units := map[string]int32{}
 		for _, d := range v.Devices {
 			names, units[d.Class] = append(names, d.Name), units[d.Class]+d.Units
 		}
-		for _, class := range slices.Sorted(maps.Keys(units)) {
-			classes = append(classes, class)
-		}
+		classes := slices.Sorted(maps.Keys(units))
 		devices := strings.Join(names, ",")
 		if !wide {
 			devices = shortened(names)

@@ -41,32 +41,38 @@ func (x *index) errand(v *VM, said []symptom) (chain Chain, more []Finding) {
 		e.judged = e.judge()
 	}
 	asks := e.asking()
-	supply, more := x.supply(asks)
+	supply, beside := x.supply(asks)
 	for _, link := range errandLinks()[1:] {
 		if v.Mould && link.order() > LinkSpec.order() && link != LinkClass {
 			continue // nobody places a mould, or starts it
 		}
-		f, text, known := e.look(link, asks)
-		if f == nil && supply != nil && supply.link() == link {
-			f = supply
-		}
-		if f == nil && !known && !w.broken {
-			w.on(link, Unknown, "")
-			continue
-		}
-		w.check(link, f, text)
+		e.step(&w, link, asks, supply)
 	}
 	root := w.chain.Root()
-	if root == nil || root.link().order() > LinkAllocatable.order() && (root.Code != "GPU0702" || supply == nil) {
-		more = nil
-	}
-	if root != nil && root.Code == "GPU0702" && supply != nil {
-		more = append(more, *supply) // why no node serves it
+	switch {
+	case root == nil:
+	case root.Code == "GPU0702" && supply != nil:
+		more = append(beside, *supply) // why no node serves it
+	case supply != nil && root.Code == supply.Code:
+		more = beside
 	}
 	if v.Mould {
 		return w.chain, more
 	}
 	return w.chain, append(more, x.consequences(v, said, root)...)
+}
+
+// step looks at one link behind the order.
+func (e *errand) step(w *walker, link Link, asks *VM, supply *Finding) {
+	f, text, known := e.look(link, asks)
+	if f == nil && supply != nil && supply.link() == link {
+		f = supply
+	}
+	if f == nil && !known && !w.broken {
+		w.on(link, Unknown, "")
+		return
+	}
+	w.check(link, f, text)
 }
 
 func (x *index) newErrand(v *VM, said []symptom) *errand {

@@ -175,11 +175,8 @@ func (e *errand) instanceOf() (f *Finding, text string, known bool) {
 // launcherOf says whether the launcher runs where the devices are, and why not.
 func (e *errand) launcherOf() (f *Finding, text string, known bool) {
 	p := e.launcherPod()
-	if f = e.launcher(e.vm); f != nil {
-		return f, "", true
-	}
-	if f = e.later(LinkLauncher, e.vm, e.said); f != nil {
-		return f, "", true
+	if found := e.later(LinkLauncher, e.vm, e.said); found != nil { // kubelet, or a container
+		return found, "", true
 	}
 	if p == nil {
 		if e.vm.Live() {
