@@ -13,6 +13,10 @@ func TestStarts(t *testing.T) {
 	unlisted := func(text string) string {
 		return strings.Replace(text, "resourceName: nvidia.com/GH100_H200_SXM_141GB, externalResourceProvider", "resourceName: nvidia.com/H200, externalResourceProvider", 1)
 	}
+	unserved := func(text string) string {
+		text = strings.Replace(text, `requests.nvidia.com/GH100_H200_SXM_141GB: "14"`, `requests.nvidia.com/GH100_H200_SXM_141GB: "140"`, 1)
+		return strings.ReplaceAll(text, `allocatable: {nvidia.com/GH100_H200_SXM_141GB: "8"}`, `allocatable: {nvidia.com/GH100_H200_SXM_141GB: "0"}`)
+	}
 	lost := func(text string) string {
 		return strings.Replace(text, `units: 2, since: "2026-03-01T08:00:01.000000Z"}`, `units: 2, since: "2026-03-01T08:00:01.000000Z", lostSince: "2026-03-01T11:30:00.000000Z"}`, 1)
 	}
@@ -20,15 +24,16 @@ func TestStarts(t *testing.T) {
 		change func(string) string
 		lines  []string
 	}{
-		"well":       {asIs, []string{"vm/trainer -n tenant-acme", "vm/ready -n tenant-acme", "vm/stopped -n tenant-acme", "vm/coming -n tenant-acme"}},
+		"well":       {asIs, []string{"vm/trainer -n tenant-acme", "vm/ready -n tenant-acme", "vm/stopped -n tenant-acme", "vm/coming -n tenant-acme", "vm/soon -n tenant-acme", "vm/changed -n tenant-acme"}},
 		"order":      {asIs, []string{"vm/second -n tenant-acme", "vm/thief -n tenant-acme", "vm/late -n tenant-acme", "vm/rival -n tenant-acme", "vm/blocked -n tenant-acme"}},
 		"books":      {asIs, []string{"vm/large -n tenant-acme-dev", "vm/classless -n tenant-acme"}},
-		"words":      {asIs, []string{"vm/picky -n tenant-acme", "vm/busy -n tenant-acme", "vm/early -n tenant-acme"}},
+		"words":      {asIs, []string{"vm/picky -n tenant-acme", "vm/busy -n tenant-acme", "vm/early -n tenant-acme", "vm/again -n tenant-acme"}},
 		"shape":      {asIs, []string{"vm/beside -n tenant-acme"}},
 		"launchers":  {asIs, []string{"vm/refused -n tenant-acme", "vm/unplaced -n tenant-acme", "vm/wrong -n tenant-acme"}},
 		"table":      {unlisted, []string{"vm/ready -n tenant-acme"}},
 		"leaderless": {leaderless, []string{"vm/ready -n tenant-acme", "vm/trainer -n tenant-acme", "vm/stopped -n tenant-acme"}},
 		"lost":       {lost, []string{"vm/trainer -n tenant-acme"}},
+		"unserved":   {unserved, []string{"vm/large -n tenant-acme-dev"}},
 		"cluster":    {asIs, []string{""}},
 	}
 	for name, tc := range tests {

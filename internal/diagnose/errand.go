@@ -52,7 +52,7 @@ func (x *index) errand(v *VM, said []symptom) (chain Chain, more []Finding) {
 	switch {
 	case root == nil:
 	case root.Code == "GPU0702" && supply != nil:
-		more = append(beside, *supply) // why no node serves it
+		more = slices.Concat(beside, []Finding{*supply}) // why no node serves it
 	case supply != nil && root.Code == supply.Code:
 		more = beside
 	}

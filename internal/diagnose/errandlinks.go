@@ -71,7 +71,7 @@ func (e *errand) superseded(link Link) bool {
 	case LinkOrder:
 		return e.Devices != nil
 	case LinkClass, LinkBudget:
-		return e.judged.Known && e.judged.Refusal == nil
+		return e.judged.Known && e.refusedAt(link) == nil
 	case LinkTable:
 		return e.Wiring != nil
 	case LinkInstance:
