@@ -19,6 +19,6 @@ A class is what the hoster offers under a name; docs/orders.md has more on it.`,
 			return o.run(cmd.Context(), s, args, cmd.Root().CommandPath())
 		},
 	}
-	o.add(cmd, "class")
+	o.add(cmd, "class", "table", "wide", "json", "yaml", "name")
 	return cmd
 }

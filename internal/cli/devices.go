@@ -19,6 +19,6 @@ A device is an order for units of a class; docs/orders.md has its states.`,
 			return o.run(cmd.Context(), s, args, cmd.Root().CommandPath())
 		},
 	}
-	o.add(cmd, "device")
+	o.add(cmd, "device", "table", "wide", "json", "yaml", "name")
 	return cmd
 }

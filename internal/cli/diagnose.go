@@ -30,7 +30,8 @@ A GPU's way into a VM is a chain: PCI function, driver, IOMMU group, device plug
 allocatable, host device table, feature gate, VM, instance, placement, launcher,
 domain. diagnose follows it to the first broken link and puts that first: what
 comes behind it often only follows from it. A healthy cluster has nothing to say.
-An order has a chain of its own: order, class, budget, placement, use.
+An order has a chain of its own: order, class, budget, placement, use. A VM that
+names orders goes through theirs first, and then through the rest.
 
 Without -f the cluster is read. -f reads files instead: manifests that were never
 applied, the output of kubectl get -o yaml, or a bundle; then, and with --lspci,

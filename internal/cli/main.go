@@ -110,7 +110,7 @@ bad as --fail-on asks for (status, diagnose), 124 a strict --wait ran out.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newServe(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newClasses(s), newDevices(s), newSimulate(s), newDiagnose(s), newExplain(s), newVersion(s))
+	root.AddCommand(newDiscover(s), newWire(s), newAgent(s), newServe(s), newInstall(s), newUpgrade(s), newUninstall(s), newStatus(s), newClasses(s), newDevices(s), newBindings(s), newSimulate(s), newDiagnose(s), newExplain(s), newVersion(s))
 	prepare(root)
 	return root
 }

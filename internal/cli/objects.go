@@ -27,9 +27,9 @@ type objects struct {
 	watch    bool
 }
 
-// add adds the flags, and completion of the names of a kind that [cluster.Client.Names]
-// knows.
-func (o *objects) add(cmd *cobra.Command, kind string) {
+// add adds the flags, -o with the formats, and completion of the names of a kind that
+// [cluster.Client.Names] knows.
+func (o *objects) add(cmd *cobra.Command, kind string, formats ...string) {
 	o.clusterFlags.add(cmd)
 	flags := cmd.Flags()
 	if o.scoped {
@@ -38,7 +38,7 @@ func (o *objects) add(cmd *cobra.Command, kind string) {
 	}
 	flags.StringVarP(&o.selector, "selector", "l", "", "show those whose labels match the `SELECTOR` only: a=b,c!=d")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show them, and then each that changes, until it is stopped")
-	o.out.flag(cmd, "table", "wide", "json", "yaml", "name")
+	o.out.flag(cmd, formats...)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		names, err := typed(cmd).names(cmd.Context(), kind)
 		return found(slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), err)
@@ -53,10 +53,7 @@ func (o *objects) run(ctx context.Context, s *streams, names []string, program s
 	if err != nil {
 		return err
 	}
-	query := cluster.Query{Resource: o.resource, Selector: o.selector, Whole: !o.out.is("table") && !o.out.is("wide")}
-	if o.scoped && !o.all {
-		query.Namespace = o.namespaceOr("default")
-	}
+	query := o.query()
 	if o.watch && len(names) > 0 {
 		query.Name = names[0]
 	}
@@ -74,6 +71,15 @@ func (o *objects) run(ctx context.Context, s *streams, names []string, program s
 		err = o.list(ctx, s, tables, printer, &query)
 	}
 	return o.explain(client, err, program)
+}
+
+// query says what the flags ask for.
+func (o *objects) query() cluster.Query {
+	query := cluster.Query{Resource: o.resource, Selector: o.selector, Whole: !o.out.is("table") && !o.out.is("wide")}
+	if o.scoped && !o.all {
+		query.Namespace = o.namespaceOr("default")
+	}
+	return query
 }
 
 // check refuses flags and names that do not go together, as kubectl does.
@@ -158,12 +164,18 @@ func (o *objects) follow(ctx context.Context, s *streams, tables *cluster.Tables
 	if err := printer.Rows(table); err != nil {
 		return err
 	}
+	return o.watching(ctx, s, tables, table, printer.Rows)
+}
+
+// watching calls changed with what changes, until ctx ends. Trouble is told once, until
+// something changes again.
+func (o *objects) watching(ctx context.Context, s *streams, tables *cluster.Tables, from *metav1.Table, changed func(*metav1.Table) error) error {
 	said := ""
-	changed := func(table *metav1.Table) error {
+	tell := func(table *metav1.Table) error {
 		said = ""
-		return printer.Rows(table)
+		return changed(table)
 	}
-	return tables.Watch(ctx, table, changed, func(err error) {
+	return tables.Watch(ctx, from, tell, func(err error) {
 		if text := err.Error(); text != said { // each second the same
 			said = text
 			fmt.Fprintf(s.err, "error: %s; trying again\n", text)

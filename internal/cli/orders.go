@@ -25,6 +25,16 @@ func (m *material) addOrders(e *diagnose.Evidence) {
 	agents := e.Agents
 	all := sync.OnceValue(func() *books.Books { return cluster.BooksOf(m.docs, agents, m.hnc) })
 	e.Judge = func(namespace, name string) diagnose.Judgement { return all().Judge(namespace + "/" + name) }
+	e.JudgeSet = func(a diagnose.Ask) diagnose.SetJudgement {
+		set := books.Set{Object: a.Object, Namespace: a.Namespace}
+		for _, name := range a.Devices {
+			set.Devices = append(set.Devices, a.Namespace+"/"+name)
+		}
+		for _, t := range a.New {
+			set.New = append(set.New, books.Order{Object: a.Object, Namespace: a.Namespace, Class: t.Class, Count: int32(t.Count)}) //nolint:gosec // 64 at most
+		}
+		return all().JudgeSet(set)
+	}
 }
 
 // judges reports that what orders are judged by was read, all of it.

@@ -14,10 +14,10 @@ import (
 	"github.com/gpuctl/gpuctl/internal/manifest"
 )
 
-// ordersScene packs testdata/orders as of a fixed time; change rewrites the text before.
-func ordersScene(t *testing.T, change func(string) string) string {
+// packed packs a scene as of a fixed time; change rewrites the text before.
+func packed(t *testing.T, scene string, change func(string) string) string {
 	t.Helper()
-	data, err := os.ReadFile("testdata/orders/cluster.yaml")
+	data, err := os.ReadFile(scene)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +32,9 @@ func ordersScene(t *testing.T, change func(string) string) string {
 	}
 	return file
 }
+
+// ordersFile is the scene of orders.
+const ordersFile = "testdata/orders/cluster.yaml"
 
 func asIs(text string) string { return text }
 
@@ -74,17 +77,7 @@ func TestOrders(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			file := ordersScene(t, tc.change)
-			var got strings.Builder
-			for _, line := range tc.lines {
-				code, stdout, stderr := run(t, append([]string{"diagnose", "-f", file}, strings.Fields(line)...)...)
-				got.WriteString("$ gpuctl diagnose " + line + "\n" + stdout)
-				if stderr != "" {
-					got.WriteString("--- stderr\n" + stderr)
-				}
-				got.WriteString("--- exit code " + string(rune('0'+code)) + "\n")
-			}
-			compareText(t, "orders-"+name, strings.ReplaceAll(got.String(), file, "SCENE"))
+			compareText(t, "orders-"+name, told(t, ordersFile, tc.change, tc.lines))
 		})
 	}
 }
@@ -141,7 +134,7 @@ func TestOrdersUnread(t *testing.T) {
 // TestOrdersBundle keeps secrets of namespaces and settings out of a bundle, and nothing
 // that orders are judged by.
 func TestOrdersBundle(t *testing.T) {
-	b, err := bundle.Read(ordersScene(t, func(text string) string {
+	b, err := bundle.Read(packed(t, ordersFile, func(text string) string {
 		return text + `---
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease

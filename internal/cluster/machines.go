@@ -72,7 +72,7 @@ func readReferences(v *diagnose.VM, annotation string) {
 	}
 	v.Orders = r.Devices
 	for _, t := range r.Templates {
-		v.Templates = append(v.Templates, fmt.Sprintf("%d x %s", t.Count, t.Class))
+		v.Templates = append(v.Templates, diagnose.Template{Class: t.Class, Count: int64(t.Count)})
 	}
 }
 
@@ -166,6 +166,10 @@ func joinMachines(f *Facts) {
 		v := &f.VMs[i]
 		v.Phase, v.Node, v.Created, v.UID = m.vm.Phase, m.vm.Node, m.vm.Created, m.vm.UID
 		v.Devices, v.Claims, v.BadName, v.Keys = m.vm.Devices, m.vm.Claims, m.vm.BadName, m.vm.Keys
+		if v.Live() { // references of a machine apply at its next start
+			v.Renamed = !slices.Equal(v.Orders, m.vm.Orders) || !slices.Equal(v.Templates, m.vm.Templates)
+			v.Orders, v.Templates, v.BadOrders = m.vm.Orders, m.vm.Templates, m.vm.BadOrders
+		}
 		v.Halted = v.Halted && m.vm.Phase == "" // it is being stopped, and holds its devices
 	}
 	slices.SortFunc(f.VMs, func(a, b diagnose.VM) int { return strings.Compare(a.String(), b.String()) })

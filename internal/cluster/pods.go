@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresources "k8s.io/component-helpers/resource"
 
 	"github.com/gpuctl/gpuctl/internal/diagnose"
@@ -29,7 +30,7 @@ func readPod(f *Facts, d *manifest.Document) error {
 func podOf(pod *corev1.Pod) (p diagnose.Pod, ok bool) {
 	p = diagnose.Pod{
 		Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, VM: launches(pod), Operand: operandOf(pod),
-		Done: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Pinned: pinnedTo(pod), Done: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
 	p.Requests = map[gpu.ResourceName]int64{}
 	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {
@@ -44,6 +45,29 @@ func podOf(pod *corev1.Pod) (p diagnose.Pod, ok bool) {
 		p.Refused = Scrub(strings.TrimSpace(refused + ": " + pod.Status.Message))
 	}
 	return p, len(p.Requests) > 0 || p.VM != "" || p.Operand != ""
+}
+
+// pinnedTo returns the node that each required term of a pod's affinity asks for by its
+// name, as gpuctl's webhook writes it.
+func pinnedTo(pod *corev1.Pod) string {
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	node := ""
+	for i, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		of := ""
+		for _, f := range term.MatchFields {
+			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
+				of = f.Values[0]
+			}
+		}
+		if of == "" || i > 0 && of != node {
+			return ""
+		}
+		node = of
+	}
+	return node
 }
 
 // launches returns the name of the instance whose launcher the pod is. Labels are

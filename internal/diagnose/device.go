@@ -274,18 +274,29 @@ func (c *custody) use() (f *Finding, text string, known bool) {
 			text += "; the last start was refused: " + c.Refused
 		}
 		return nil, text, true
-	case c.VMIUID == "":
-		if c.At.Sub(c.Taken) > startsWithin {
-			f := New("GPU0641", c.object(), Values{"device": c.Name, "vmi": c.VMI, "since": stamp(c.Taken), "namespace": c.Namespace})
-			return &f, "", true
-		}
+	}
+	if f := c.user(); f != nil {
+		return f, "", true
+	}
+	if c.VMIUID == "" {
 		return nil, "VMI " + c.VMI + " starts with it since " + stamp(c.Taken), true
 	}
-	if c.MachinesKnown && !c.alive() {
-		f := New("GPU0642", c.object(), Values{"device": c.Name, "vmi": c.VMI, "since": stamp(c.Taken), "namespace": c.Namespace})
-		return &f, "", true
-	}
 	return nil, "VMI " + c.VMI + " has it since " + stamp(c.Taken), true
+}
+
+// user says what is wrong with the VMI that the device is taken for: it does not come, or
+// is gone.
+func (c *custody) user() *Finding {
+	values := Values{"device": c.Name, "vmi": c.VMI, "since": stamp(c.Taken), "namespace": c.Namespace}
+	switch {
+	case c.VMIUID == "" && c.At.Sub(c.Taken) > startsWithin:
+		f := New("GPU0641", c.object(), values)
+		return &f
+	case c.VMIUID != "" && c.MachinesKnown && !c.alive():
+		f := New("GPU0642", c.object(), values)
+		return &f
+	}
+	return nil
 }
 
 // alive reports that the VMI which has the device is there. UIDs count where both are

@@ -26,6 +26,8 @@ type Evidence struct {
 	Devices   []Device // what tenants have ordered
 	// Judge says how an order stands by the books; nil when there are none.
 	Judge func(namespace, name string) Judgement
+	// JudgeSet says the same of what a machine starts with; nil as Judge.
+	JudgeSet func(Ask) SetJudgement
 	// MachinesKnown says that VMs holds all instances of a device's namespace.
 	MachinesKnown bool
 	At            time.Time // that ages count to
@@ -119,13 +121,19 @@ type VM struct {
 	Node    string             // of the instance
 	UID     string             // of the instance, "" when it is not known
 
-	Orders    []string // the GPUDevices that it names
-	Templates []string // "4 x h200": the devices that are to be made for it
-	BadOrders string   // why what names them cannot be read
+	Orders    []string   // the GPUDevices that it names
+	Templates []Template // the devices that are to be made for it
+	BadOrders string     // why what names them cannot be read
+	// Renamed says that the machine names others by now than its instance, which has those
+	// above.
+	Renamed bool
 }
 
 // Running reports an instance that has its devices.
 func (v *VM) Running() bool { return v.Phase == "Running" }
+
+// Live reports an instance that is not over.
+func (v *VM) Live() bool { return v.Phase != "" && v.Phase != "Failed" && v.Phase != "Succeeded" }
 
 // Counts returns how many units the machine wants of each name.
 func (v *VM) Counts() map[gpu.ResourceName]int64 {
@@ -155,6 +163,7 @@ type Pod struct {
 	Done                  bool                       // Succeeded or Failed: it holds nothing
 	Operand               Operand
 	Problem               string // why it does not run: "init container k8s-driver-manager: CrashLoopBackOff"
+	Pinned                string // the only node that its affinity lets it run on; "" for none
 	Refused               string // what kubelet said when it did not admit the pod
 }
 

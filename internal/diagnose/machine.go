@@ -12,12 +12,12 @@ import (
 // machine walks the chain of one VM. more are findings that go with the root cause
 // and do not replace it.
 func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
+	if v.refers() {
+		return x.errand(v, said)
+	}
 	w := walker{chain: Chain{Subject: v.String(), VM: v}}
 	if v.Running() {
 		x.passes(&w, v)
-		return w.chain, nil
-	}
-	if v.refers() && !x.begin(&w, v) {
 		return w.chain, nil
 	}
 	early := x.early(v, said) // what makes the rest meaningless
@@ -46,7 +46,7 @@ func (x *index) machine(v *VM, said []symptom) (chain Chain, more []Finding) {
 		case link.order() > LinkAllocatable.order():
 			f = x.later(link, v, said)
 		}
-		if f == nil && !w.broken && (!x.knows(link) || v.nameless(link) || supply != nil && x.cardless(link, v)) {
+		if f == nil && !w.broken && (!x.knows(link) || supply != nil && x.cardless(link, v)) {
 			w.on(link, Unknown, "")
 			continue
 		}
@@ -250,10 +250,12 @@ func (x *index) instance(v *VM, said []symptom) *Finding {
 	for i := range said {
 		s := &said[i]
 		switch {
+		case s.told:
+			return passOn(v, s)
 		case s.code == "GPU0302" && x.Wiring != nil && x.contradicts(s):
-			return notTried(v, string(s.name))
+			return notTried(v, string(s.name)+", which is permitted now")
 		case s.code == "GPU0301" && x.Wiring != nil && x.contradicts(s):
-			return notTried(v, "host devices")
+			return notTried(v, "host devices, which are permitted now")
 		case s.code == "GPU0513" || s.code == "GPU0315":
 			hint := "see who refuses it: kubectl get events -n " + v.Namespace
 			if strings.Contains(s.text, "exceeded quota") {
@@ -268,12 +270,12 @@ func (x *index) instance(v *VM, said []symptom) *Finding {
 
 // notTried reports a machine that waits out KubeVirt's back-off. wire wakes instances;
 // a VM that has none is not touched by it.
-func notTried(v *VM, name string) *Finding {
+func notTried(v *VM, what string) *Finding {
 	hint := "gpuctl wire wakes it; without that KubeVirt tries within 16 minutes"
 	if v.Kind == "VirtualMachine" && v.Phase == "" {
 		hint = "KubeVirt tries within 16 minutes, and at once when the VM is changed: kubectl annotate vm " + v.Name + " -n " + v.Namespace + " --overwrite gpuctl.dev/woken-at=now"
 	}
-	f := New("GPU0509", v.String(), Values{"user": v.String(), "name": name, "hint": hint})
+	f := New("GPU0509", v.String(), Values{"user": v.String(), "text": what, "hint": hint})
 	return &f
 }
 
@@ -321,7 +323,7 @@ func (x *index) consequences(v *VM, said []symptom, root *Finding) []Finding {
 // symptomFinding says what a message about the launcher or the domain means; nil
 // for other messages.
 func (x *index) symptomFinding(v *VM, s *symptom) *Finding {
-	if !s.onDomain() {
+	if s.told || !s.onDomain() {
 		return nil
 	}
 	if device, other := x.foreign(v, s); other {

@@ -30,6 +30,15 @@ type Device struct {
 	SaidAt time.Time // since when
 }
 
+// Template is what a device is to be made from.
+type Template struct {
+	Class string
+	Count int64
+}
+
+// String returns "4 x h200".
+func (t Template) String() string { return itoa(t.Count) + " x " + t.Class }
+
 // object names the device in findings.
 func (v *Device) object() string { return Ref{"GPUDevice", v.Namespace, v.Name}.String() }
 

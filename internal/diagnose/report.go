@@ -213,7 +213,7 @@ func (d *diagnosis) heard(v *VM, said []symptom) bool {
 			}
 			continue
 		}
-		if s.code == "GPU0301" || s.code == "GPU0302" || s.code == "GPU0315" || d.lacksGPU(v, s) {
+		if s.told || s.code == "GPU0301" || s.code == "GPU0302" || s.code == "GPU0315" || d.lacksGPU(v, s) {
 			d.fromMessages(v, said)
 			return true
 		}

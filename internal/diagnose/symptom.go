@@ -15,6 +15,7 @@ type symptom struct {
 	group   string           // IOMMU group that it names
 	address string           // PCI address that it names, "0000:0e:00.0"
 	text    string           // the message in one line, shortened
+	told    bool             // gpuctl's own webhooks say it, the text is theirs
 }
 
 // pattern tells a symptom by its words. Named parts are the name and the group.
@@ -42,6 +43,9 @@ func read(m *Message) []symptom {
 		return nil // machines with host devices never are, and nothing is wrong
 	}
 	text := oneLine(m.Text)
+	if s, ok := ownWords(m, text); ok {
+		return []symptom{s}
+	}
 	var out []symptom
 	for _, p := range refusals() {
 		if found := p.find(text); found != nil {

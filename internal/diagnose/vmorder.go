@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -8,53 +9,10 @@ import (
 // refers reports a machine that names devices or templates.
 func (v *VM) refers() bool { return len(v.Orders)+len(v.Templates) > 0 || v.BadOrders != "" }
 
-// nameless reports a link of the names that a machine asks for, where it has ordered and
-// asks for none: they come with its instance.
-func (v *VM) nameless(link Link) bool {
-	return v.refers() && len(v.Devices) == 0 && link.order() < LinkInstance.order()
-}
-
-// begin puts what a machine has ordered before its chain. It reports false where nothing
-// else matters, since the order is broken.
-func (x *index) begin(w *walker, v *VM) bool {
-	f := x.orderOf(v)
-	w.check(LinkOrder, f, x.orderText(v))
-	if f == nil {
-		return true
-	}
-	for _, link := range Links() {
-		w.on(link, Beyond, "")
-	}
-	return false
-}
-
-// orderOf returns what is wrong with the devices that a machine names: one that cannot be
-// read, is not there, is lost or has no units.
-func (x *index) orderOf(v *VM) *Finding {
-	if v.BadOrders != "" {
-		f := New("GPU0630", v.String(), Values{"text": v.BadOrders})
-		return &f
-	}
-	if x.Devices == nil {
-		return nil
-	}
-	for _, name := range v.Orders {
-		d := x.ordered(v.Namespace, name)
-		switch {
-		case d == nil:
-			return &NoDevice(v.String(), v.Namespace, name).Finding
-		case !d.Lost.IsZero():
-			f := UnitsLost(v.String(), v.Namespace, name, d.Node, d.Resource).Finding
-			f.Hint = "gpuctl diagnose device/" + name + " -n " + v.Namespace
-			return &f
-		case d.Node == "":
-			f := New("GPU0640", v.String(), Values{
-				"orders": d.object(), "verb": "waits", "since": stamp(d.Ordered), "text": reasonFor([]*Device{d}), "device": name, "namespace": v.Namespace,
-			})
-			return &f
-		}
-	}
-	return nil
+// mine reports a device that is the machine's: taken for its instance, or made from one of
+// its templates.
+func (v *VM) mine(d *Device) bool {
+	return d.Namespace == v.Namespace && (d.VMI == v.Name || d.Made && d.VM == v.Name)
 }
 
 // ordered returns the device of the name, nil when it is not there.
@@ -68,19 +26,103 @@ func (x *index) ordered(namespace, name string) *Device {
 	return x.orders[Ref{Namespace: namespace, Name: name}]
 }
 
-// orderText lists the devices with their states, and the templates.
-func (x *index) orderText(v *VM) string {
-	var out []string
-	for _, name := range v.Orders {
-		d := x.ordered(v.Namespace, name)
-		if d == nil {
-			out = append(out, name)
-			continue
-		}
-		out = append(out, name+" has "+itoa(d.Count)+" x "+d.Class+" on "+d.Node+" ("+d.State+")")
+// orders returns what is wrong with the devices that the machine names, and those that
+// were made for it: one that cannot be read, is not there, or is not to be had.
+func (e *errand) orders() *Finding {
+	if e.vm.BadOrders != "" {
+		f := New("GPU0630", e.vm.String(), Values{"text": e.vm.BadOrders})
+		return &f
 	}
-	for _, t := range v.Templates {
-		out = append(out, "a template of "+t)
+	if e.Devices == nil {
+		return e.saidAt(LinkOrder)
+	}
+	for _, name := range e.vm.Orders {
+		d := e.ordered(e.vm.Namespace, name)
+		if d == nil {
+			return &NoDevice(e.vm.String(), e.vm.Namespace, name).Finding
+		}
+		if f := e.denied(d); f != nil {
+			return f
+		}
+	}
+	for _, d := range e.made {
+		if f := e.lost(d); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// denied says why the machine does not get a device that there is. One that it has stays
+// its own, whatever is wanted of the device.
+func (e *errand) denied(d *Device) *Finding {
+	v := e.vm
+	other := d.VMI != "" && d.VMI != v.Name && !v.Mould // what a mould makes has names of its own
+	switch {
+	case !d.Lost.IsZero():
+		return e.lost(d)
+	case !d.Deleted.IsZero() && !v.Live():
+		return &DeviceDeleted(v.String(), d.Namespace, d.Name).Finding
+	case d.Made && !v.mine(d):
+		return &DeviceOfTemplate(v.String(), d.Namespace, d.Name, cmp.Or(d.VM, d.VMI)).Finding
+	case other && d.VMIUID == "" && e.At.Sub(d.Taken) <= startsWithin:
+		return &DeviceStarting(v.String(), d.Namespace, d.Name, d.VMI).Finding
+	case !other && (d.VMI == "" || v.Live() || v.Mould || d.VMIUID != ""):
+		return nil // with an instance that is over the next one takes it over
+	}
+	c := custody{index: e.index, Device: d}
+	if f := c.user(); f != nil {
+		f.Object = v.String()
+		return f
+	}
+	if !other {
+		return nil
+	}
+	return &DeviceInUse(v.String(), d.Namespace, d.Name, d.VMI).Finding
+}
+
+// lost reports a device whose units are gone.
+func (e *errand) lost(d *Device) *Finding {
+	if d.Lost.IsZero() {
+		return nil
+	}
+	f := UnitsLost(e.vm.String(), e.vm.Namespace, d.Name, d.Node, d.Resource).Finding
+	f.Hint = "gpuctl diagnose device/" + d.Name + " -n " + e.vm.Namespace
+	return &f
+}
+
+// ordersText lists the devices with their states and what made them, and the templates
+// of which none was made yet.
+func (e *errand) ordersText() string {
+	var out []string
+	for _, name := range e.vm.Orders {
+		if d := e.ordered(e.vm.Namespace, name); d != nil {
+			out = append(out, d.standing())
+		} else {
+			out = append(out, name+", of which nothing is known")
+		}
+	}
+	for _, d := range e.made {
+		out = append(out, d.standing()+", made from a template of the VM")
+	}
+	for _, t := range e.lacks {
+		out = append(out, t.String()+" from a template, ordered when it starts")
+	}
+	if e.vm.Renamed {
+		out = append(out, "the VM names others by now, which it gets at its next start")
 	}
 	return strings.Join(out, "; ")
+}
+
+// standing says what a device has: "train-a has 4 x h200 on worker-1 (Held)".
+func (v *Device) standing() string {
+	what := Template{v.Class, v.Count}.String()
+	if v.Node == "" {
+		return v.Name + " waits for " + what
+	}
+	text := v.Name + " has " + what + " on " + v.Node
+	if v.State != "" {
+		text += " (" + v.State + ")"
+	}
+	return text
 }
