@@ -100,7 +100,7 @@ func TestSimulate(t *testing.T) {
 
 // TestSimulateBundle says of a bundle what it does not have.
 func TestSimulateBundle(t *testing.T) {
-	file := ordersScene(t, func(text string) string {
+	file := packed(t, ordersFile, func(text string) string {
 		text = strings.Replace(text, `count: 16}`, `count: 2}`, 1)
 		return strings.ReplaceAll(text, `metadata: {annotations: {gpuctl.dev/devices`, `metadata: {labels: {gpuctl.dev/device-reference: "true"}, annotations: {gpuctl.dev/devices`)
 	})
