@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -26,6 +27,12 @@ func TestStartWakes(t *testing.T) {
 		"V2 a member is deleted": {
 			"PUT", "status", func(w *world, _ *process) {
 				w.must(admin.Delete(w.Context(), w.device("a")))
+				w.cluster.Eventually(placed, "it is gone", func(context.Context) error {
+					if _, there := w.states()["a"]; there {
+						return errors.New("it is there")
+					}
+					return nil
+				})
 			}, "GPU0632", map[string]string{"b": "Held"},
 		},
 		"V5 its set is given back, and another VMI's": {"refused", "status", func(w *world, c *process) {

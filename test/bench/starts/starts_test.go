@@ -113,7 +113,7 @@ func (s *stage) compare() {
 				ends.add(r)
 			}
 		}
-		s.Logf("round %d: %.1f ms a VM with devices, %.1f by names; load %s", round, own, raw, load())
+		fmt.Fprintf(os.Stderr, "round %d: %.1f ms a VM with devices, %.1f by names; load %s\n", round, own, raw, load())
 	}
 	more := median(with) - median(without)
 	s.Logf("%d VMs of 1 GPU, %d rounds, ms a VM from create to bound: with devices %s, by names without gpuctl %s: %.1f more", *vms, *rounds, spread(with), spread(without), more)
@@ -214,11 +214,12 @@ func (s *stage) clear() {
 	s.Eventually(patience, "nothing is left", func(ctx context.Context) error {
 		pods, err := s.Clientset().CoreV1().Pods(s.tenant).List(ctx, metav1.ListOptions{})
 		instances, err2 := s.instances("virtualmachineinstances").List(ctx, metav1.ListOptions{})
+		machines, err4 := s.instances("virtualmachines").List(ctx, metav1.ListOptions{})
 		made, err3 := s.Dynamic().Resource(v1alpha1.GroupVersion.WithResource("gpudevices")).List(ctx, metav1.ListOptions{})
-		if err := errors.Join(err, err2, err3); err != nil {
+		if err := errors.Join(err, err2, err3, err4); err != nil {
 			return err
 		}
-		if n := len(pods.Items) + len(instances.Items) + len(made.Items); n > 0 {
+		if n := len(pods.Items) + len(instances.Items) + len(machines.Items) + len(made.Items); n > 0 {
 			return fmt.Errorf("%d objects are", n)
 		}
 		return nil
