@@ -18,7 +18,7 @@ FUZZTIME ?= 10s
 CHAOSTIME ?= 10m
 PAUSES ?= 100
 # Each starts a control plane or two: one after the other.
-ON_CLUSTER := ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/e2e/... ./test/demo/...
+ON_CLUSTER := ./internal/attach ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/e2e/... ./test/demo/...
 
 LINTER    := go tool -modfile=tools/go.mod golangci-lint
 GOTESTSUM := go tool -modfile=tools/go.mod gotestsum

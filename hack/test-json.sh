@@ -5,11 +5,11 @@
 # cluster of its own.
 set -euo pipefail
 
-# The tests of test/e2e that install the controller.
-controller='^Test(Contested|Controller|Leader|Follows|Remove.*Controller|UninstallStops|KubeVirtComes|Metrics|Cases)'
+# The tests of test/e2e that run beside the others: they install the controller.
+controller='^Test(Contested|Controller|Leader|Follows|Remove.*Controller|UninstallStops|KubeVirtComes|Metrics|Cases|Race|Simulate)'
 
 status=0
-mapfile -t packages < <(go list ./... | grep -Ev '/(internal/bind|test/(api|cluster|e2e|demo|pause))(/|$)')
+mapfile -t packages < <(go list ./... | grep -Ev '/(internal/(attach|bind)|test/(api|cluster|e2e|demo|pause))(/|$)')
 go test -json "${packages[@]}" || status=1
 
 # One test runs under the race detector, which needs cgo. What it consists of is compiled
@@ -21,10 +21,10 @@ beside=$(mktemp -t gpuctl-test-beside.XXXXXX)
 trap 'rm -f "$beside"' EXIT
 {
 	CGO_ENABLED=1 go test -race -json -run "$raced" ./internal/bind || touch "$beside.failed"
-	go test -json -p 1 -timeout 20m -skip "$raced" ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/demo/... || touch "$beside.failed"
-	go test -json -timeout 20m -run "$controller" ./test/e2e || touch "$beside.failed"
+	go test -json -p 1 -timeout 40m -skip "$raced" ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/demo/... || touch "$beside.failed"
+	go test -json -timeout 40m -run "$controller" ./test/e2e || touch "$beside.failed"
 } >"$beside" &
-go test -json -timeout 20m -skip "$controller" ./test/e2e/... || status=1
+go test -json -p 1 -timeout 40m -skip "$controller" ./internal/attach ./test/e2e/... || status=1
 wait
 cat "$beside"
 if [ -e "$beside.failed" ]; then

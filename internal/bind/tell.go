@@ -124,10 +124,17 @@ func reasonOf(r *diagnose.Refusal) string {
 	return v1alpha1.ReasonNotAllowed
 }
 
-// release takes the finalizer of a device that nobody uses away. Its units are free when
-// it is seen to be gone.
+// release takes the finalizer of a device that nobody uses away. With the last one the
+// device is gone, and its units are free.
 func (b *Binder) release(ctx context.Context, d *v1alpha1.GPUDevice) error {
 	next := d.DeepCopy()
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerUnits })
-	return b.Client.Update(ctx, next)
+	err := b.Client.Update(ctx, next)
+	switch {
+	case err == nil && len(next.Finalizers) > 0:
+		b.Feed.Assume(next) // somebody else still has to let it go
+	case err == nil, answerOf(err) == gone:
+		b.Feed.Forget(string(d.UID)) // the last finalizer was the last of it
+	}
+	return err
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -76,9 +77,7 @@ func (m *market) forgesPods(v *kubevirt.VirtualMachineInstance) {
 	owned := []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance", Name: v.Name, UID: v.UID, Controller: &yes}}
 	launcher := map[string]string{"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": string(v.UID), "vm.kubevirt.io/name": v.Name}
 	all := map[string]string{v1alpha1.LabelDeviceReference: v1alpha1.ValueTrue}
-	for key, value := range launcher {
-		all[key] = value
-	}
+	maps.Copy(all, launcher)
 	pods := m.edit.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(m.acme)
 	for name, tc := range map[string]struct {
 		labels map[string]string
@@ -250,7 +249,7 @@ func (m *market) follows() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	text, err := io.ReadAll(log)
 	if err != nil {
 		t.Fatal(err)

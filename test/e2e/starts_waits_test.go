@@ -154,4 +154,3 @@ func (m *market) deposes() (leads func()) {
 		}
 	}
 }
-
