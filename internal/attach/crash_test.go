@@ -2,6 +2,7 @@ package attach
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 func (w *world) given(c *process) {
 	w.Helper()
 	c.collects()
-	before := w.taken()
-	w.passes(49 * time.Second)
+	before := w.still()
+	w.passes(44 * time.Second)
 	c.collects()
 	if diff := cmp.Diff(before, w.taken()); diff != "" {
 		w.Errorf("taken before it is time (-before +after):\n%s", diff)
@@ -25,6 +26,22 @@ func (w *world) given(c *process) {
 	c.collects()
 	c.collects() // what was made and is released
 	w.become(freeSet)
+}
+
+// still are the devices that somebody has when what was sent has been done: of a start
+// that is over, some writes may be under way.
+func (w *world) still() (names []string) {
+	w.Helper()
+	for same := 0; same < 5; {
+		now := w.taken()
+		if slices.Equal(now, names) {
+			same++
+		} else {
+			same, names = 0, now
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return names
 }
 
 // taken are the devices that somebody has.
@@ -110,7 +127,7 @@ func TestStartIsAdmitted(t *testing.T) {
 			tc.then(w, p)
 			w.are(boundSet)
 			c.collects()
-			w.passes(49 * time.Second)
+			w.passes(44 * time.Second)
 			c.collects()
 			w.are(boundSet)
 			w.passes(2 * time.Second)

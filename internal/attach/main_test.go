@@ -230,7 +230,9 @@ func (w *world) replica() *process {
 		Feed: p.feed, Client: c, Live: c, Now: w.now, Log: logr.Discard(),
 		Lease: types.NamespacedName{Namespace: w.ns, Name: v1alpha1.ControllerLease},
 	}
-	p.Starter, p.collector = NewStarter(o), NewCollector(o, make(chan struct{}))
+	leads := make(chan struct{})
+	close(leads)
+	p.Starter, p.collector = NewStarter(o), NewCollector(o, leads)
 	w.cluster.Eventually(placed, "the caches are filled", func(context.Context) error {
 		if !p.feed.Synced() {
 			return errNotYet

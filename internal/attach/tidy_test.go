@@ -105,10 +105,8 @@ func TestCollectorWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := of3(t)
 			p, c := w.replica(), w.replica()
-			if tc.leads {
-				leads := make(chan struct{})
-				close(leads)
-				c.collector.leads = leads
+			if !tc.leads {
+				c.collector.leads = make(chan struct{})
 			}
 			p.starts(w.vmi("vm", `{"devices":["a"]}`))
 			p.Set(func(x *wire.Exchange) error { // one that is made, and never attached
