@@ -152,8 +152,10 @@ func (m *market) watchGiven() func() (given, most int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := devices.Watch(context.Background(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := devices.Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
+		cancel()
 		t.Fatal(err)
 	}
 	var given, most int
@@ -165,7 +167,9 @@ func (m *market) watchGiven() func() (given, most int) {
 			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e.Object)
 			d := &v1alpha1.GPUDevice{}
 			if err = errors.Join(err, runtime.DefaultUnstructuredConverter.FromUnstructured(object, d)); err != nil || d.UID == "" {
-				t.Errorf("the history ends: %v, %+v", err, e.Object)
+				if ctx.Err() == nil {
+					t.Errorf("the history ends: %v, %+v", err, e.Object)
+				}
 				return
 			}
 			before := known[string(d.UID)]
@@ -187,7 +191,7 @@ func (m *market) watchGiven() func() (given, most int) {
 		}
 	}()
 	stop := sync.OnceFunc(func() {
-		w.Stop()
+		cancel()
 		<-done
 	})
 	t.Cleanup(stop)
