@@ -30,6 +30,11 @@ type Template struct {
 	Count int32 `json:"count,omitempty"`
 }
 
+// Makes reports an order as one that the template makes. The count is not 0.
+func (t Template) Makes(order GPUDeviceSpec) bool {
+	return order.ClassName == t.Class && order.Count == t.Count
+}
+
 // EncodeReferences returns the value of AnnotationDevices.
 func EncodeReferences(r References) string {
 	out, _ := json.Marshal(r) // strings and numbers: no error

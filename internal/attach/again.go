@@ -10,6 +10,7 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
 // again goes on with a start whose first call has taken the set: the API server asks
@@ -37,7 +38,7 @@ func (s *Starter) again(ctx context.Context, v *vmi) (*Started, error) {
 	case err != nil:
 		return nil, err
 	case found != nil:
-		return nil, s.exists(v)
+		return nil, diagnose.VMIExists(v.String(), v.namespace, v.name)
 	}
 	if err := st.whole(); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*memb
 // madeFrom reports a device that was made from a template, and that the start has.
 func (m *member) madeFrom(t *v1alpha1.Template, id string) bool {
 	d := m.device
-	return d.Spec.ClassName == t.Class && d.Spec.Count == t.Count && d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate &&
+	return t.Makes(d.Spec) && d.Status.Origin != nil && d.Status.Origin.Kind == v1alpha1.OriginTemplate &&
 		d.Status.Attachment != nil && d.Status.Attachment.RequestID == id
 }
 

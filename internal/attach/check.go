@@ -48,7 +48,7 @@ func (s *Starter) draw(ctx context.Context, v *vmi) error {
 	for range 8 {
 		name := v.name
 		if prefix != "" {
-			name = generated(prefix, longestGenerated)
+			name = generated(prefix)
 		}
 		found, err := instance(ctx, s.Live, v.namespace, name)
 		switch {
@@ -63,9 +63,6 @@ func (s *Starter) draw(ctx context.Context, v *vmi) error {
 	}
 	return fmt.Errorf("no name that begins with %s is free", prefix)
 }
-
-// longestGenerated is how long a name is that the API server makes from a prefix.
-const longestGenerated = 63
 
 // usable says what is wrong with a set, wherever there is room.
 func (st *start) usable(b *books.Books) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -81,14 +82,14 @@ func (c *Collector) Start(ctx context.Context) error {
 func (c *Collector) pass(ctx context.Context) {
 	now, leads, seen := c.Now(), c.isLeader(), map[string]bool{}
 	// since reports what has been so for a time, and a little longer where others come first.
-	since := func(key string, time time.Duration) bool {
+	since := func(key string, wait time.Duration) bool {
 		if !leads {
-			time += behind
+			wait += behind
 		}
 		if seen[key] = true; c.since[key].IsZero() {
 			c.since[key] = now
 		}
-		return now.Sub(c.since[key]) >= time
+		return now.Sub(c.since[key]) >= wait
 	}
 	var over, dangling, unborn, spare []*v1alpha1.GPUDevice
 	c.Feed.View(func(_ *books.Books, v cluster.View) {
@@ -136,7 +137,7 @@ func (c *Collector) isLeader() bool {
 const collectTime = 10 * time.Second
 
 func (c *Collector) do(ctx context.Context, all []*v1alpha1.GPUDevice, one func(context.Context, *v1alpha1.GPUDevice) error) {
-	each(len(all), func(i int) {
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(all), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, collectTime)
 		defer cancel()
 		if err := one(ctx, all[i]); err != nil && ctx.Err() == nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -36,7 +37,7 @@ func (l *leader) check(ctx context.Context, object string) error {
 		return nil // this process leads, whoever else there is
 	}
 	lease := &coordinationv1.Lease{}
-	if err := l.live.Get(ctx, l.lease, lease); absent(err) {
+	if err := l.live.Get(ctx, l.lease, lease); cluster.Absent(err) {
 		return diagnose.NoLeader(object, "there is no Lease "+l.lease.String())
 	} else if err != nil {
 		return err

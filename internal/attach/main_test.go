@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -20,19 +19,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
-	"github.com/gpuctl/gpuctl/charts"
 	"github.com/gpuctl/gpuctl/internal/bind"
 	"github.com/gpuctl/gpuctl/internal/cluster"
 	testcluster "github.com/gpuctl/gpuctl/test/cluster"
+	"github.com/gpuctl/gpuctl/test/kinds"
 	"github.com/gpuctl/gpuctl/test/wire"
 )
 
@@ -65,7 +62,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := shared.For(t)
-	install.Do(func() { installKinds(t, c) })
+	install.Do(func() { admin = kinds.Install(t, c) })
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attach-"}}
 	if err := admin.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
@@ -84,28 +81,6 @@ func newWorld(t *testing.T) *world {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	})
 	return w
-}
-
-// installKinds installs the CRDs of devices and classes; KubeVirt's are there.
-func installKinds(t *testing.T, c *testcluster.Cluster) {
-	t.Helper()
-	for _, kind := range []string{"gpudevices", "gpuclasses"} {
-		text, err := fs.ReadFile(charts.FS, charts.GPUOperatorHooks+"/files/crds/gpuctl.dev_"+kind+".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Create(c.Decode(string(text)))
-	}
-	s := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	c.Eventually(30*time.Second, "its kinds are served", func(ctx context.Context) (err error) {
-		if admin, err = client.NewWithWatch(c.Config(), client.Options{Scheme: s}); err != nil {
-			return err
-		}
-		return errors.Join(admin.List(ctx, &v1alpha1.GPUDeviceList{}), admin.List(ctx, &v1alpha1.GPUClassList{}))
-	})
 }
 
 func (w *world) must(err error) {

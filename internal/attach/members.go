@@ -4,10 +4,9 @@ import (
 	"context"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	kubevirt "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +57,7 @@ func (s *Starter) devices(ctx context.Context, st *start, spare []*v1alpha1.GPUD
 		t := &st.references.Templates[i]
 		m := &member{template: t, units: t.Count, name: st.nameFor(i)}
 		at := slices.IndexFunc(spare, func(d *v1alpha1.GPUDevice) bool {
-			return d != nil && d.Spec.ClassName == t.Class && d.Spec.Count == t.Count
+			return d != nil && t.Makes(d.Spec)
 		})
 		if at >= 0 {
 			m.name, m.device, spare[at] = spare[at].Name, spare[at], nil
@@ -129,15 +128,10 @@ func (s *Starter) free(ctx context.Context, st *start, d *v1alpha1.GPUDevice) er
 func (o *Options) device(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error) {
 	d := &v1alpha1.GPUDevice{}
 	err := o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, d)
-	if absent(err) {
+	if cluster.Absent(err) {
 		return nil, nil //nolint:nilnil // see above
 	}
 	return d, err
-}
-
-// absent reports an object that does not exist, of a kind that is served.
-func absent(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // stored is a VMI that exists; nil for one that does not.
@@ -151,14 +145,14 @@ func instance(ctx context.Context, live client.Reader, namespace, name string) (
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kubevirt.VirtualMachineInstanceGroupVersionKind)
 	err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
-	if absent(err) {
+	if cluster.Absent(err) {
 		return nil, nil //nolint:nilnil // see above
 	}
 	if err != nil {
 		return nil, err
 	}
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
-	return &stored{u, final(phase)}, nil
+	return &stored{u, cluster.Over(phase)}, nil
 }
 
 // is reports a VMI of the UID that has not ended.
@@ -167,7 +161,7 @@ func (s *stored) is(uid types.UID) bool { return s != nil && s.GetUID() == uid &
 // together does all at once, and returns the first error in the order of what was asked.
 func together(all ...func() error) error {
 	errs := make([]error, len(all))
-	each(len(all), func(i int) { errs[i] = all[i]() })
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(all), func(i int) { errs[i] = all[i]() })
 	for _, err := range errs {
 		if err != nil {
 			return err

@@ -133,9 +133,9 @@ func validID(id string) bool {
 	return err == nil && len(b) == 16 && id == strings.ToLower(id)
 }
 
-// generated returns a name that begins with a prefix, as the API server cuts it.
-func generated(prefix string, longest int) string {
-	return prefix[:min(len(prefix), longest-5)] + rand.String(5)
+// generated returns a name that begins with a prefix, as the API server makes it.
+func generated(prefix string) string {
+	return prefix[:min(len(prefix), longestGenerated-nameRandom)] + rand.String(nameRandom)
 }
 
 // nameFor returns a name for the device of a template. A dry run has no id by which it is
@@ -148,7 +148,12 @@ func (st *start) nameFor(template int) string {
 	return deviceName(st.name, rand.String(nameRandom))
 }
 
-const nameRandom = 5
+const (
+	// nameRandom is how many characters make a name unique, longestGenerated how many the
+	// API server gives the name of an object at most.
+	nameRandom       = 5
+	longestGenerated = 63
+)
 
 // deviceName returns the name of a device that is made for a VMI, with an end of
 // nameRandom characters.

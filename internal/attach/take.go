@@ -3,13 +3,13 @@ package attach
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -206,7 +206,7 @@ func (s *Starter) giveBack(ctx context.Context, st *start) {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aftermath)
 		defer cancel()
-		each(len(st.members), func(i int) {
+		workqueue.ParallelizeUntil(context.Background(), atOnce, len(st.members), func(i int) {
 			m := st.members[i]
 			if m.device == nil {
 				return
@@ -268,7 +268,7 @@ func (o *Options) remove(ctx context.Context, d *v1alpha1.GPUDevice) error {
 				return nil
 			}
 			err = o.Client.Delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion})
-			if err == nil || absent(err) {
+			if err == nil || cluster.Absent(err) {
 				return nil
 			}
 		}
@@ -289,19 +289,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// atOnce is how many objects of a set are read or written at a time.
+// atOnce is how many objects are read or written at a time.
 const atOnce = 16
-
-// each calls f with 0 to n-1, some at a time, and returns when all are done.
-func each(n int, f func(int)) {
-	var all sync.WaitGroup
-	room := make(chan struct{}, atOnce)
-	for i := range n {
-		room <- struct{}{}
-		all.Go(func() {
-			defer func() { <-room }()
-			f(i)
-		})
-	}
-	all.Wait()
-}

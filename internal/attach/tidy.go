@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
 // tidy deletes a device that was made from a template and that nobody uses, unless the
@@ -33,7 +34,7 @@ func (c *Collector) wanted(ctx context.Context, d *v1alpha1.GPUDevice) (bool, er
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kubevirt.VirtualMachineGroupVersionKind)
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: vm.Name}, u)
-	if absent(err) {
+	if cluster.Absent(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -71,5 +72,5 @@ func runs(vm *unstructured.Unstructured) bool {
 func asksFor(vm *unstructured.Unstructured, d *v1alpha1.GPUDevice) bool {
 	text, _, _ := unstructured.NestedString(vm.Object, "spec", "template", "metadata", "annotations", v1alpha1.AnnotationDevices)
 	references, err := v1alpha1.DecodeReferences(text)
-	return err == nil && slices.Contains(references.Templates, v1alpha1.Template{Class: d.Spec.ClassName, Count: d.Spec.Count})
+	return err == nil && slices.ContainsFunc(references.Templates, func(t v1alpha1.Template) bool { return t.Makes(d.Spec) })
 }

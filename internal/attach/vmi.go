@@ -3,7 +3,10 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirt "kubevirt.io/api/core/v1"
@@ -83,10 +86,10 @@ func (v *vmi) vmUID() types.UID {
 func (v *vmi) shape(names usage.Names, want []kubevirt.GPU) error {
 	counts := func(name string) bool { return names.Has(names.Base(gpu.ResourceName(name))) }
 	r := &v.object.Spec.Domain.Resources
-	for _, list := range []map[string]bool{keys(r.Requests), keys(r.Limits)} {
-		for name := range list {
-			if counts(name) {
-				return diagnose.ResourceNamed(v.String(), name)
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if counts(string(name)) {
+				return diagnose.ResourceNamed(v.String(), string(name))
 			}
 		}
 	}
@@ -109,17 +112,4 @@ func (v *vmi) shape(names usage.Names, want []kubevirt.GPU) error {
 		}
 	}
 	return nil
-}
-
-func keys[K ~string, V any](m map[K]V) map[string]bool {
-	out := make(map[string]bool, len(m))
-	for k := range m {
-		out[string(k)] = true
-	}
-	return out
-}
-
-// final reports a VMI that has ended.
-func final(phase string) bool {
-	return phase == string(kubevirt.Succeeded) || phase == string(kubevirt.Failed)
 }

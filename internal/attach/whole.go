@@ -68,6 +68,3 @@ func (s *Starter) Validate(ctx context.Context, object *kubevirt.VirtualMachineI
 	}
 	return err
 }
-
-// exists refuses a name that a VMI has.
-func (s *Starter) exists(v *vmi) error { return diagnose.VMIExists(v.String(), v.namespace, v.name) }

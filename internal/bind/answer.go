@@ -7,8 +7,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
 // answer is what the API server said to a request.
@@ -34,7 +35,7 @@ func answerOf(err error) answer {
 		return done
 	case apierrors.IsConflict(err):
 		return conflict
-	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case cluster.Absent(err):
 		return gone
 	case tooLarge(err):
 		return refused

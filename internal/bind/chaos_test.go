@@ -253,7 +253,7 @@ type happened struct {
 // record watches all devices from now on.
 func (w *world) record() *history {
 	w.Helper()
-	c, err := client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme(w.T)})
+	c, err := client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: admin.Scheme()})
 	w.must(err)
 	all := &v1alpha1.GPUDeviceList{}
 	w.must(c.List(w.Context(), all))

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
@@ -79,7 +80,7 @@ func (l *Ledger) Commit(ctx context.Context, entries []Entry) ([]Outcome, error)
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	errs := make([]error, len(batch))
-	each(len(batch), func(i int) {
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(batch), func(i int) {
 		outcomes[at[i]], errs[i] = l.write(ctx, next.Batch[i], entries[at[i]].Device)
 	})
 	if err := errors.Join(errs...); err != nil {
@@ -114,18 +115,4 @@ func (l *Ledger) next(batch []v1alpha1.LedgerEntry) (v1alpha1.Ledger, error) {
 		return v1alpha1.Ledger{}, err
 	}
 	return v1alpha1.DecodeLedger(map[string]string{v1alpha1.LedgerKey: text})
-}
-
-// each calls f with 0 to n-1, some at a time, and returns when all are done.
-func each(n int, f func(int)) {
-	var all sync.WaitGroup
-	room := make(chan struct{}, atOnce)
-	for i := range n {
-		room <- struct{}{}
-		all.Go(func() {
-			defer func() { <-room }()
-			f(i)
-		})
-	}
-	all.Wait()
 }

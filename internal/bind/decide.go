@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
@@ -208,7 +209,7 @@ func isBare(d *v1alpha1.GPUDevice) bool {
 func (b *Binder) finalize(ctx context.Context, bare []*v1alpha1.GPUDevice) []*v1alpha1.GPUDevice {
 	changed := make([]*v1alpha1.GPUDevice, len(bare))
 	errs := make([]error, len(bare))
-	each(len(bare), func(i int) {
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(bare), func(i int) {
 		d := bare[i].DeepCopy()
 		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerUnits)
 		ctx, cancel := context.WithTimeout(ctx, answerTime)

@@ -2,8 +2,6 @@ package bind
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -12,13 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
-	"github.com/gpuctl/gpuctl/charts"
 	"github.com/gpuctl/gpuctl/test/cluster"
+	"github.com/gpuctl/gpuctl/test/kinds"
 	"github.com/gpuctl/gpuctl/test/wire"
 )
 
@@ -43,7 +40,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := shared.For(t)
-	install.Do(func() { installDevices(t, c) })
+	install.Do(func() { admin = kinds.Install(t, c) })
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bind-"}}
 	if err := admin.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
@@ -51,35 +48,6 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, cluster: c, ns: ns.Name}
 	t.Cleanup(w.clear)
 	return w
-}
-
-// installDevices installs the CRDs of devices and classes.
-func installDevices(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	for _, kind := range []string{"gpudevices", "gpuclasses"} {
-		text, err := fs.ReadFile(charts.FS, charts.GPUOperatorHooks+"/files/crds/gpuctl.dev_"+kind+".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Create(c.Decode(string(text)))
-	}
-	c.Eventually(30*time.Second, "its kinds are served", func(ctx context.Context) (err error) {
-		if admin, err = client.New(c.Config(), client.Options{Scheme: scheme(t)}); err != nil {
-			return err
-		}
-		return errors.Join(admin.List(ctx, &v1alpha1.GPUDeviceList{}), admin.List(ctx, &v1alpha1.GPUClassList{}))
-	})
-}
-
-func scheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
 }
 
 // party is one process that may lead.
@@ -98,7 +66,7 @@ func (w *world) partyAs(config *rest.Config, holder string) party {
 	w.Helper()
 	line := &wire.Wire{}
 	config.Wrap(line.Wrap)
-	c, err := client.New(config, client.Options{Scheme: scheme(w.T), Mapper: admin.RESTMapper()})
+	c, err := client.New(config, client.Options{Scheme: admin.Scheme(), Mapper: admin.RESTMapper()})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func setOf(vm *cluster.WaitingVM, v cluster.View) (set books.Set, free bool) {
 	made := v.MadeFor(vm.UID)
 	for _, t := range vm.References.Templates {
 		at := slices.IndexFunc(made, func(d *v1alpha1.GPUDevice) bool {
-			return d != nil && d.Spec.ClassName == t.Class && d.Spec.Count == t.Count && available(d, vm.UID, v)
+			return d != nil && t.Makes(d.Spec) && available(d, vm.UID, v)
 		})
 		if at >= 0 {
 			set.Devices = append(set.Devices, string(made[at].UID))

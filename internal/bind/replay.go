@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
@@ -14,7 +15,7 @@ import (
 // is written; every other entry is void.
 func (l *Ledger) replay(ctx context.Context) error {
 	errs := make([]error, len(l.is.Batch))
-	each(len(l.is.Batch), func(i int) { errs[i] = l.replayOne(ctx, l.is.Batch[i]) })
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(l.is.Batch), func(i int) { errs[i] = l.replayOne(ctx, l.is.Batch[i]) })
 	return errors.Join(errs...)
 }
 
@@ -50,7 +51,7 @@ func (l *Ledger) fence(ctx context.Context) error {
 		return err
 	}
 	errs := make([]error, len(all.Items))
-	each(len(all.Items), func(i int) { errs[i] = l.fenceOne(ctx, &all.Items[i]) })
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(all.Items), func(i int) { errs[i] = l.fenceOne(ctx, &all.Items[i]) })
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
@@ -48,7 +49,7 @@ func (b *Binder) tell(ctx context.Context, p *plan, now time.Time) (more, failed
 		writes = append(writes, func(ctx context.Context) error { return b.nudge(ctx, vm, now) })
 	}
 	var lost atomic.Bool
-	each(len(writes), func(i int) {
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(writes), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, tellTime)
 		defer cancel()
 		if err := writes[i](ctx); err != nil && answerOf(err) != conflict && answerOf(err) != gone && ctx.Err() == nil {

@@ -153,11 +153,15 @@ func (f *Feed) buryUnseen(ctx context.Context) {
 	f.mu.Unlock()
 	for _, d := range unseen {
 		u, err := f.client.dynamic.Resource(v1alpha1.GroupVersion.WithResource("gpudevices")).Namespace(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
-		gone := apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // its kind is served
-		if gone || err == nil && u.GetUID() != d.UID {
+		if Absent(err) || err == nil && u.GetUID() != d.UID {
 			f.Forget(string(d.UID))
 		}
 	}
+}
+
+// Absent reports the answer that an object does not exist, of a kind that is served.
+func Absent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // graves remember the UIDs that went last.

@@ -202,8 +202,8 @@ func vmiOf(d *manifest.Document) (v usage.VMI, err error) {
 	return v, nil
 }
 
-// isOver reports the phase of a VMI that is over.
-func isOver(phase string) bool {
+// Over reports the phase of a VMI that has ended.
+func Over(phase string) bool {
 	return phase == string(kubevirt.Succeeded) || phase == string(kubevirt.Failed)
 }
 
@@ -222,7 +222,7 @@ func (f *Feed) vmiEvents() events {
 			d := f.document(now)
 			v, err := vmiOf(&d)
 			f.unreadable(d.Ref(), err)
-			changed := f.vmi(now.GetUID(), !isOver(text(d.Object, "status", "phase")))
+			changed := f.vmi(now.GetUID(), !Over(text(d.Object, "status", "phase")))
 			if was, known := listed[now.GetUID()]; len(v.ActivePods) == 0 || known && reflect.DeepEqual(was, v) {
 				return len(v.ActivePods) == 0 && drop(now.GetUID()) || changed
 			}

@@ -154,7 +154,7 @@ func cordoned(node manifest.Object) manifest.Object {
 func runsOn(d *manifest.Document) (vmi Named, node string) {
 	switch d.Kind() {
 	case kindVMI:
-		if phase := text(d.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
+		if Over(text(d.Object, "status", "phase")) {
 			return vmi, ""
 		}
 		return Named{d.Meta("namespace"), d.Meta("name")}, text(d.Object, "status", "nodeName")

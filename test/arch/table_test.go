@@ -95,6 +95,7 @@ var layers = []layer{
 	{pkg: "test/often", sentence: "properties checked as often as there is time for", ours: ""},
 	{pkg: "test/pause", sentence: "replicas stopped between a decision and its write", ours: "api/v1alpha1 charts test/cluster"},
 	{pkg: "test/wire", sentence: "a connection to the API server that fails as a test says", others: "none"},
+	{pkg: "test/kinds", sentence: "gpuctl's kinds in a cluster for tests", ours: "api/v1alpha1 charts internal/cluster test/cluster"},
 	{pkg: "test/model/binding", sentence: "every run of the binding protocol in a small world", others: "none"},
 	{pkg: "test/fakesys/mkfakesys", sentence: "writes such a tree to a folder", ours: "internal/gpu test/fakesys"},
 }
@@ -117,7 +118,7 @@ var technologies = []struct{ prefix, allowed string }{
 	{"github.com/prometheus/client_golang", "internal/wiring"},
 	{"k8s.io/component-helpers", "internal/cluster"},
 	{"k8s.io/dynamic-resource-allocation", "test/bench/dra"},
-	{"sigs.k8s.io/controller-runtime", "internal/attach internal/bind internal/cluster internal/wiring internal/webhook internal/serve test/bench/orders"},
+	{"sigs.k8s.io/controller-runtime", "internal/attach internal/bind internal/cluster internal/wiring internal/webhook internal/serve test/bench/orders test/kinds"},
 	{"github.com/open-policy-agent/cert-controller", "internal/certs"},
 	{"sigs.k8s.io/yaml", "internal/manifest"},
 	{"go.yaml.in/yaml", "internal/manifest"},

@@ -2,9 +2,7 @@ package pause
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"testing"
 	"time"
@@ -12,13 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
-	"github.com/gpuctl/gpuctl/charts"
 	"github.com/gpuctl/gpuctl/test/cluster"
+	"github.com/gpuctl/gpuctl/test/kinds"
 )
 
 var shared = cluster.NewShared(cluster.APIOnly())
@@ -48,8 +44,8 @@ type world struct {
 // newWorld makes a node, classes, and tenants.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, cluster: shared.For(t)}
-	w.install()
+	c := shared.For(t)
+	w := &world{T: t, cluster: c, admin: kinds.Install(t, c)}
 	w.cluster.AddNode(cluster.Node{Name: "n1", Resources: map[corev1.ResourceName]int64{fewUnits: 1, smallBudget: 8}})
 	for name, of := range last {
 		w.create(&v1alpha1.GPUClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GPUClassSpec{ResourceName: of, MaxCount: 8}})
@@ -62,24 +58,6 @@ func newWorld(t *testing.T) *world {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests." + smallBudget: resource.MustParse("1")}},
 	})
 	return w
-}
-
-// install installs the kinds.
-func (w *world) install() {
-	w.Helper()
-	s := runtime.NewScheme()
-	w.must(errors.Join(clientscheme.AddToScheme(s), v1alpha1.AddToScheme(s)))
-	for _, kind := range []string{"gpudevices", "gpuclasses"} {
-		text, err := fs.ReadFile(charts.FS, charts.GPUOperatorHooks+"/files/crds/gpuctl.dev_"+kind+".yaml")
-		w.must(err)
-		w.cluster.Create(w.cluster.Decode(string(text)))
-	}
-	w.cluster.Eventually(soon, "its kinds are served", func(ctx context.Context) (err error) {
-		if w.admin, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: s}); err != nil {
-			return err
-		}
-		return errors.Join(w.admin.List(ctx, &v1alpha1.GPUDeviceList{}), w.admin.List(ctx, &v1alpha1.GPUClassList{}))
-	})
 }
 
 func (w *world) namespace(parent string) string {
