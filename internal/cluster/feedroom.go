@@ -147,18 +147,21 @@ func launchedOn(vmi usage.VMI, node string) bool {
 	return false
 }
 
-func addTo(sets map[string]set, key, item string) {
+func addTo[K comparable](sets map[K]set, key K, item string) {
 	if sets[key] == nil {
 		sets[key] = set{}
 	}
 	sets[key][item] = struct{}{}
 }
 
-func removeFrom(sets map[string]set, key, item string) {
+// removeFrom reports that nothing is left under the key.
+func removeFrom[K comparable](sets map[K]set, key K, item string) (empty bool) {
 	delete(sets[key], item)
-	if len(sets[key]) == 0 {
-		delete(sets, key)
+	if len(sets[key]) > 0 {
+		return false
 	}
+	delete(sets, key)
+	return true
 }
 
 // amountsOf is what a launcher takes of a node, itself as a pod among it.

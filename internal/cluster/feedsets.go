@@ -39,7 +39,7 @@ func (s *sets) find(uid string, d *v1alpha1.GPUDevice) {
 		s.unclaimed[uid] = struct{}{}
 	case a != nil:
 		f.vmi = a.VMIUID
-		put(s.claimed, f.vmi, uid)
+		addTo(s.claimed, f.vmi, uid)
 	case d.Labels[v1alpha1.LabelTemplateDevice] == v1alpha1.ValueTrue, o != nil && o.Kind == v1alpha1.OriginTemplate:
 		s.spare[uid] = struct{}{} // whatever became of the label
 	}
@@ -48,7 +48,7 @@ func (s *sets) find(uid string, d *v1alpha1.GPUDevice) {
 	}
 	if o != nil && o.Kind == v1alpha1.OriginTemplate && o.VM != nil {
 		f.vm = o.VM.UID
-		put(s.madeFor, f.vm, uid)
+		addTo(s.madeFor, f.vm, uid)
 	}
 	s.found[uid] = f
 }
@@ -62,30 +62,13 @@ func (s *sets) lose(uid string) {
 	delete(s.unclaimed, uid)
 	delete(s.unanswered, uid)
 	delete(s.spare, uid)
-	take(s.madeFor, f.vm, uid)
-	if take(s.claimed, f.vmi, uid) {
+	removeFrom(s.madeFor, f.vm, uid)
+	if removeFrom(s.claimed, f.vmi, uid) {
 		delete(s.ended, f.vmi)
 	}
 	if s.names[f.name] == uid { // not another one's by now
 		delete(s.names, f.name)
 	}
-}
-
-func put(m map[types.UID]set, key types.UID, uid string) {
-	if m[key] == nil {
-		m[key] = set{}
-	}
-	m[key][uid] = struct{}{}
-}
-
-// take reports that nothing is left under the key.
-func take(m map[types.UID]set, key types.UID, uid string) bool {
-	delete(m[key], uid)
-	if len(m[key]) > 0 {
-		return false
-	}
-	delete(m, key)
-	return true
 }
 
 // vmi says whether a VMI runs, and reports that its devices are now to be looked at.

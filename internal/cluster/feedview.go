@@ -65,10 +65,7 @@ func (d *devices) find(device *v1alpha1.GPUDevice) {
 		d.leaving[uid] = struct{}{}
 	}
 	if q != nil {
-		if d.asking[q.RequestID] == nil {
-			d.asking[q.RequestID] = set{}
-		}
-		d.asking[q.RequestID][uid] = struct{}{}
+		addTo(d.asking, q.RequestID, uid)
 		d.asks[uid] = q.RequestID
 	}
 }
@@ -80,9 +77,6 @@ func (d *devices) lose(uid string) {
 	delete(d.leaving, uid)
 	if id, ok := d.asks[uid]; ok {
 		delete(d.asks, uid)
-		delete(d.asking[id], uid)
-		if len(d.asking[id]) == 0 {
-			delete(d.asking, id)
-		}
+		removeFrom(d.asking, id, uid)
 	}
 }
