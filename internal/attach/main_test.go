@@ -139,7 +139,7 @@ func (w *world) order(name string, count int32) {
 }
 
 // states say of each device what it is, and which VMI has it: "Held", "Bound vm starting",
-// "Attached vm". One that was made from a template is called "made".
+// "Attached vm", "Held going". One that was made from a template is called "made".
 func (w *world) states() map[string]string {
 	w.Helper()
 	out := map[string]string{}
@@ -153,6 +153,9 @@ func (w *world) states() map[string]string {
 			if a.VMIUID == "" {
 				text += " starting"
 			}
+		}
+		if d.DeletionTimestamp != nil {
+			text += " going"
 		}
 		out[name] = text
 	}

@@ -21,6 +21,10 @@ func TestTemplateDevices(t *testing.T) {
 			w.must(admin.Update(w.Context(), vm))
 		}
 	}
+	asked := func(w *world, vm *unstructured.Unstructured) {
+		w.must(unstructured.SetNestedSlice(vm.Object, []any{map[string]any{"action": "Start"}}, "status", "stateChangeRequests"))
+		w.must(admin.Status().Update(w.Context(), vm))
+	}
 	references := []string{"spec", "template", "metadata", "annotations", v1alpha1.AnnotationDevices}
 	anew := func(w *world, vm *unstructured.Unstructured) {
 		w.must(admin.Delete(w.Context(), vm))
@@ -41,7 +45,7 @@ func TestTemplateDevices(t *testing.T) {
 		"it is halted":                    {then: set("Halted", "spec", "runStrategy"), want: gone},
 		"it is started by hand":           {strategy: "Manual", want: gone},
 		"it runs once":                    {strategy: "Once", want: gone},
-		"it was started by hand":          {strategy: "Manual", then: set([]any{map[string]any{"action": "Start"}}, "status", "stateChangeRequests"), want: kept},
+		"it was started by hand":          {strategy: "Manual", then: asked, want: kept},
 		"it is deleted":                   {then: func(w *world, vm *unstructured.Unstructured) { w.must(admin.Delete(w.Context(), vm)) }, want: gone},
 		"it is made anew":                 {then: anew, want: gone},
 		"it wants another class":          {then: set(`{"templates":[{"class":"other","count":2}]}`, references...), want: gone},

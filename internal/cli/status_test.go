@@ -22,12 +22,16 @@ metadata: {name: c, namespace: g, labels: {app.kubernetes.io/part-of: gpuctl, ap
 spec: {replicas: 2}
 status: {readyReplicas: %d}
 ---
-apiVersion: coordination.k8s.io/v1
+`, ready) + leaseDoc("g", leader)
+}
+
+func leaseDoc(namespace, leader string) string {
+	return fmt.Sprintf(`apiVersion: coordination.k8s.io/v1
 kind: Lease
-metadata: {name: gpuctl-controller, namespace: g}
+metadata: {name: gpuctl-controller, namespace: %s}
 spec: {holderIdentity: %q, renewTime: "2026-03-01T11:59:58.000000Z", leaseDurationSeconds: 15}
 ---
-`, ready, leader)
+`, namespace, leader)
 }
 
 func wiringDoc(conditions string) string {
@@ -69,6 +73,10 @@ func TestStatusOfController(t *testing.T) {
 		}, codes: []diagnose.Code{"GPU0333"}},
 		"a contest that was, and nobody leads": {docs: controllerDocs(2, "") + wiringDoc(contested), want: []string{"Controller 2 of 2 ready   nobody leads   GPU0341"}, codes: []diagnose.Code{"GPU0341"}},
 		"no replica is ready":                  {docs: controllerDocs(0, ""), want: []string{"Controller 0 of 2 ready   nobody leads   GPU0341"}, codes: []diagnose.Code{"GPU0341"}},
+		"another's Lease is left": {
+			docs: leaseDoc("a", "gone_1") + controllerDocs(2, "c-1_0b6f") + wiringDoc(isWired+isCalm),
+			want: []string{"Controller 2 of 2 ready   wired ok   led by c-1"},
+		},
 		"its writes, and not the hook's": {
 			docs: controllerDocs(2, "c-1_0b6f") + wiringEvent("gpuctl.dev/wiring", "Wired", "2026-03-01T11:57:00Z", "+ an entry: why") +
 				wiringEvent("gpuctl.dev/wiring", "WiringRepaired", "2026-03-01T11:58:00Z", "taken away by gitops, written back:\n+ an entry: why") +

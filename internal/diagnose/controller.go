@@ -178,16 +178,33 @@ type ControllerView struct {
 	Last       *Action    `json:"last"`      // its last write, null when none is on record
 }
 
-// view puts the controller at a glance: of several the one that leads.
+// view puts the controller at a glance: of several one that leads, and of those one that
+// is installed. One that is gone leads by its Lease for some seconds more.
 func (c *Controller) view() ControllerView {
 	v := ControllerView{Known: c.Known, Current: c.Speaks(), Wired: c.Wired, Contested: c.Contested, Last: c.Last}
 	if len(c.Runs) == 0 {
 		return v
 	}
-	run := &c.Runs[max(slices.IndexFunc(c.Runs, func(d Deployment) bool { return d.Led == gpu.Present }), 0)]
+	run := &c.Runs[0]
+	for i := range c.Runs {
+		if c.Runs[i].rank() > run.rank() {
+			run = &c.Runs[i]
+		}
+	}
 	if run.Name != "" {
 		v.Deployment = run.Namespace + "/" + run.Name
 	}
 	v.Ready, v.Desired, v.Leader = run.Ready, run.Desired, run.Leader
 	return v
+}
+
+// rank is how much a controller has to say, among several.
+func (d *Deployment) rank() (n int) {
+	if d.Led == gpu.Present {
+		n += 2
+	}
+	if d.Name != "" {
+		n++
+	}
+	return n
 }
