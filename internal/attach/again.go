@@ -28,7 +28,7 @@ func (s *Starter) again(ctx context.Context, v *vmi) (*Started, error) {
 			}
 		}
 	})
-	members, err := s.taken(ctx, v, perhaps...)
+	members, err := s.taken(ctx, v, s.device, perhaps...)
 	if err != nil || members == nil || slices.ContainsFunc(members, func(m *member) bool { return !v.started(m.device) }) {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (v *vmi) started(d *v1alpha1.GPUDevice) bool {
 // taken reads the devices of the set that a VMI says it has: those that it names, and for
 // each template one that has its id, of those that its gpus entries are called by and of
 // others that perhaps are. Nil where there is not one for each reference.
-func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*member, error) {
+func (o *Options) taken(ctx context.Context, v *vmi, read reading, perhaps ...string) ([]*member, error) {
 	named := len(v.references.Devices)
 	names := slices.Clone(v.references.Devices)
 	for _, name := range slices.Concat(v.called(), perhaps) {
@@ -74,7 +74,7 @@ func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*memb
 	reads := make([]func() error, len(names))
 	for i, name := range names {
 		reads[i] = func() error {
-			d, err := o.device(ctx, v.namespace, name)
+			d, err := read(ctx, v.namespace, name)
 			if d != nil {
 				members[i] = &member{name: name, device: d, units: d.Spec.Count}
 			}
@@ -97,6 +97,9 @@ func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*memb
 	}
 	return set, nil
 }
+
+// reading is how a device is read; nil is one that does not exist.
+type reading func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error)
 
 // madeFrom reports a device that was made from a template, and that the start has.
 func (m *member) madeFrom(t *v1alpha1.Template, id string) bool {

@@ -11,6 +11,8 @@ import (
 	kubevirt "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/books"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -37,7 +39,7 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 	if err != nil {
 		return "", err
 	}
-	members, err := s.taken(ctx, v)
+	members, err := s.taken(ctx, v, s.toClaim(v.requestID, dry))
 	if err != nil {
 		return "", err
 	}
@@ -56,6 +58,27 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 		}
 	}
 	return nodeOf(launcher, namespace, members)
+}
+
+// toClaim reads a device that the start is known to have from the Feed: if it has changed
+// since, the claim finds that out, for it writes what it read.
+func (s *Starter) toClaim(id string, dry bool) reading {
+	known := map[string]*v1alpha1.GPUDevice{}
+	if !dry {
+		s.Feed.View(func(_ *books.Books, f cluster.View) {
+			for _, d := range f.Asking(id) {
+				if carries(d, id) {
+					known[d.Namespace+"/"+d.Name] = d
+				}
+			}
+		})
+	}
+	return func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error) {
+		if d := known[namespace+"/"+name]; d != nil {
+			return d, nil
+		}
+		return s.device(ctx, namespace, name)
+	}
 }
 
 // nodeOf returns the node of a set.

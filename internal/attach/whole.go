@@ -41,7 +41,7 @@ func (s *Starter) Validate(ctx context.Context, object *kubevirt.VirtualMachineI
 		s.Feed.Books(func(b *books.Books) { err = v.shape(b.Names(), object.Spec.Domain.Devices.GPUs) })
 		return err
 	}
-	members, err := s.taken(ctx, v)
+	members, err := s.taken(ctx, v, s.device)
 	if err != nil {
 		return err
 	}
