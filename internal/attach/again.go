@@ -101,6 +101,25 @@ func (o *Options) taken(ctx context.Context, v *vmi, read reading, perhaps ...st
 // reading is how a device is read; nil is one that does not exist.
 type reading func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error)
 
+// seen reads what the Feed has seen of a start's devices that have their answer, where that
+// will do, and all else from etcd.
+func (s *Starter) seen(id string, willDo func(*v1alpha1.GPUDevice) bool) reading {
+	known := map[string]*v1alpha1.GPUDevice{}
+	s.Feed.View(func(_ *books.Books, f cluster.View) {
+		for _, d := range f.Asking(id) {
+			if node, _ := answered(d, id); node != "" && willDo(d) {
+				known[d.Namespace+"/"+d.Name] = d
+			}
+		}
+	})
+	return func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error) {
+		if d := known[namespace+"/"+name]; d != nil {
+			return d, nil
+		}
+		return s.device(ctx, namespace, name)
+	}
+}
+
 // madeFrom reports a device that was made from a template, and that the start has.
 func (m *member) madeFrom(t *v1alpha1.Template, id string) bool {
 	d := m.device

@@ -11,8 +11,6 @@ import (
 	kubevirt "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
-	"github.com/gpuctl/gpuctl/internal/books"
-	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -39,7 +37,11 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 	if err != nil {
 		return "", err
 	}
-	members, err := s.taken(ctx, v, s.toClaim(v.requestID, dry))
+	reads := reading(s.device)
+	if !dry { // what has changed since it was seen the claim finds out, for it writes what it read
+		reads = s.seen(v.requestID, func(*v1alpha1.GPUDevice) bool { return true })
+	}
+	members, err := s.taken(ctx, v, reads)
 	if err != nil {
 		return "", err
 	}
@@ -58,27 +60,6 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 		}
 	}
 	return nodeOf(launcher, namespace, members)
-}
-
-// toClaim reads a device that the start is known to have from the Feed: if it has changed
-// since, the claim finds that out, for it writes what it read.
-func (s *Starter) toClaim(id string, dry bool) reading {
-	known := map[string]*v1alpha1.GPUDevice{}
-	if !dry {
-		s.Feed.View(func(_ *books.Books, f cluster.View) {
-			for _, d := range f.Asking(id) {
-				if carries(d, id) {
-					known[d.Namespace+"/"+d.Name] = d
-				}
-			}
-		})
-	}
-	return func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error) {
-		if d := known[namespace+"/"+name]; d != nil {
-			return d, nil
-		}
-		return s.device(ctx, namespace, name)
-	}
 }
 
 // nodeOf returns the node of a set.
