@@ -121,9 +121,9 @@ bench-webhook: build cluster ## Compare what judging an order takes beside 10,00
 	go run ./test/bench/orders webhook -gpuctl bin/gpuctl
 
 .PHONY: bench-starts
-bench-starts: build cluster ## Compare starts of VMs with devices with those of others, empty and beside 10,000 devices, and count what they write
+bench-starts: build cluster ## Compare starts of VMs with devices with those of others, empty, beside 10,000 devices and beside VMs that are refused, and count what they write
 	go run ./test/bench/orders starts -gpuctl bin/gpuctl
-	go test -run '^$$' -bench Starts -benchtime 1x -v -timeout 40m ./test/bench/starts -gpuctl $(CURDIR)/bin/gpuctl
+	go test -run '^$$' -bench . -benchtime 1x -v -timeout 40m ./test/bench/starts -gpuctl $(CURDIR)/bin/gpuctl
 
 .PHONY: bench-memory
 bench-memory: build cluster ## Fill a large cluster, and see what memory its leader needs

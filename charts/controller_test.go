@@ -211,7 +211,7 @@ func TestPartsOfTheController(t *testing.T) {
 	metrics := []string{"Service " + controllerName, "ClusterRole " + clusterName + "-metrics-reader"}
 	const webhookName = "gpu-operator-hooks-webhook"
 	webhooks := []string{
-		"Service " + webhookName, "MutatingWebhookConfiguration admission" + policySuffix, "ValidatingWebhookConfiguration admission" + policySuffix,
+		"Service " + webhookName, "MutatingWebhookConfiguration virtualmachines" + policySuffix, "ValidatingWebhookConfiguration virtualmachines" + policySuffix,
 		"ValidatingAdmissionPolicy controller-orders" + policySuffix, "ValidatingAdmissionPolicyBinding controller-orders" + policySuffix,
 		"ValidatingAdmissionPolicy controller-vms" + policySuffix, "ValidatingAdmissionPolicyBinding controller-vms" + policySuffix,
 	}

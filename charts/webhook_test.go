@@ -13,7 +13,7 @@ import (
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 )
 
-const webhookConfiguration = "admission" + policySuffix
+const webhookConfiguration = "virtualmachines" + policySuffix
 
 // webhooks is what these tests look at of a webhook configuration.
 type webhooks struct {
@@ -94,20 +94,21 @@ func TestWebhooksAreNarrow(t *testing.T) {
 }
 
 // The API server calls mutating webhooks in the order of their configurations' names. Ours
-// comes before KubeVirt's, which changes each VMI, whatever the release is called.
-func TestMutatingWebhooksComeFirst(t *testing.T) {
+// comes after KubeVirt's, which changes each VMI, whatever the release is called: else it
+// would be asked twice.
+func TestMutatingWebhooksComeAfterKubeVirts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		release, values string
 	}{
-		"as usual":          {first.Name, "{}"},
-		"late in the order": {"zzz", "{}"},
-		"a name of its own": {first.Name, "{fullnameOverride: zz-top}"},
-		"another one":       {first.Name, "{nameOverride: zz-top}"},
-		"a number":          {"0", "{}"},
+		"as usual":           {first.Name, "{}"},
+		"early in the order": {"aaa", "{}"},
+		"a name of its own":  {first.Name, "{fullnameOverride: aa-top}"},
+		"another one":        {first.Name, "{nameOverride: aa-top}"},
+		"a number":           {"0", "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := first
-			release.Name, release.Namespace = tc.release, "zzz"
+			release.Name, release.Namespace = tc.release, "aaa"
 			files, err := renderAs(t, load(t), "{gpu: {enabled: true}, orders: {enabled: true}, "+strings.Trim(tc.values, "{}")+"}", release)
 			if err != nil {
 				t.Fatal(err)
@@ -118,7 +119,7 @@ func TestMutatingWebhooksComeFirst(t *testing.T) {
 					names = append(names, o.Metadata.Name)
 				}
 			}
-			if len(names) != 1 || names[0] >= "virt-api-mutator" {
+			if len(names) != 1 || names[0] <= "virt-api-mutator" {
 				t.Errorf("the names are %q", names)
 			}
 		})

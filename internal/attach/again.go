@@ -28,7 +28,7 @@ func (s *Starter) again(ctx context.Context, v *vmi) (*Started, error) {
 			}
 		}
 	})
-	members, err := s.taken(ctx, v, perhaps...)
+	members, err := s.taken(ctx, v, s.device, perhaps...)
 	if err != nil || members == nil || slices.ContainsFunc(members, func(m *member) bool { return !v.started(m.device) }) {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (v *vmi) started(d *v1alpha1.GPUDevice) bool {
 // taken reads the devices of the set that a VMI says it has: those that it names, and for
 // each template one that has its id, of those that its gpus entries are called by and of
 // others that perhaps are. Nil where there is not one for each reference.
-func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*member, error) {
+func (o *Options) taken(ctx context.Context, v *vmi, read reading, perhaps ...string) ([]*member, error) {
 	named := len(v.references.Devices)
 	names := slices.Clone(v.references.Devices)
 	for _, name := range slices.Concat(v.called(), perhaps) {
@@ -74,7 +74,7 @@ func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*memb
 	reads := make([]func() error, len(names))
 	for i, name := range names {
 		reads[i] = func() error {
-			d, err := o.device(ctx, v.namespace, name)
+			d, err := read(ctx, v.namespace, name)
 			if d != nil {
 				members[i] = &member{name: name, device: d, units: d.Spec.Count}
 			}
@@ -96,6 +96,28 @@ func (o *Options) taken(ctx context.Context, v *vmi, perhaps ...string) ([]*memb
 		made[at] = nil
 	}
 	return set, nil
+}
+
+// reading is how a device is read; nil is one that does not exist.
+type reading func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error)
+
+// seen reads what the Feed has seen of a start's devices that have their answer, where that
+// will do, and all else from etcd.
+func (s *Starter) seen(id string, willDo func(*v1alpha1.GPUDevice) bool) reading {
+	known := map[string]*v1alpha1.GPUDevice{}
+	s.Feed.View(func(_ *books.Books, f cluster.View) {
+		for _, d := range f.Asking(id) {
+			if node, _ := answered(d, id); node != "" && willDo(d) {
+				known[d.Namespace+"/"+d.Name] = d
+			}
+		}
+	})
+	return func(ctx context.Context, namespace, name string) (*v1alpha1.GPUDevice, error) {
+		if d := known[namespace+"/"+name]; d != nil {
+			return d, nil
+		}
+		return s.device(ctx, namespace, name)
+	}
 }
 
 // madeFrom reports a device that was made from a template, and that the start has.

@@ -37,7 +37,11 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 	if err != nil {
 		return "", err
 	}
-	members, err := s.taken(ctx, v)
+	reads := reading(s.device)
+	if !dry { // what has changed since it was seen the claim finds out, for it writes what it read
+		reads = s.seen(v.requestID, func(*v1alpha1.GPUDevice) bool { return true })
+	}
+	members, err := s.taken(ctx, v, reads)
 	if err != nil {
 		return "", err
 	}

@@ -26,6 +26,7 @@ type leader struct {
 	seen  coordinationv1.LeaseSpec
 	since time.Time // when it was first seen so
 	at    time.Time // when it was last looked at
+	good  time.Time // when somebody was last found to lead
 }
 
 // skew is how far apart clocks may be.
@@ -35,6 +36,9 @@ const skew = 10 * time.Second
 func (l *leader) check(ctx context.Context, object string) error {
 	if l.lease.Name == "" {
 		return nil // this process leads, whoever else there is
+	}
+	if l.known() {
+		return nil
 	}
 	lease := &coordinationv1.Lease{}
 	if err := l.live.Get(ctx, l.lease, lease); cluster.Absent(err) {
@@ -66,5 +70,16 @@ func (l *leader) look(s *coordinationv1.LeaseSpec) string {
 		l.since = now.Add(-2 * lasts) // until it changes
 		return "was not renewed by " + *s.HolderIdentity + " in time"
 	}
+	l.good = now
 	return ""
+}
+
+// known reports that somebody has just been found to lead: of many starts at once one
+// looks. Who waits for an answer looks again.
+func (l *leader) known() bool {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	age := now.Sub(l.good)
+	return 0 <= age && age < leaderCheck/2
 }

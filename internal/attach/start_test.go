@@ -2,6 +2,8 @@ package attach
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +29,43 @@ var (
 	boundSet    = map[string]string{"a": "Bound vm starting", "b": "Bound vm starting", "made": "Bound vm starting"}
 	attachedSet = map[string]string{"a": "Attached vm", "b": "Attached vm", "made": "Attached vm"}
 )
+
+// What a start reads of etcd where its own replica has seen all: each read costs. After a
+// while it reads the devices again before they are stored, and refuses what was collected.
+func TestReads(t *testing.T) {
+	w := of3(t)
+	p, v := w.replica(), w.vmi("vm", `{"devices":["a"]}`)
+	reads := func(what string, want ...string) {
+		t.Helper()
+		got := slices.Sorted(slices.Values(slices.DeleteFunc(p.Took(), func(line string) bool { return !strings.HasPrefix(line, "GET") })))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	w.passes(time.Second)
+	p.Took()
+	stored := p.starts(v)
+	reads("a start", "GET device 200", "GET leases 200", "GET virtualmachineinstances 404")
+	w.must(p.Validate(t.Context(), stored, false))
+	reads("what is to be stored")
+	w.passes(keepsFor)
+	w.must(p.Validate(t.Context(), stored, false))
+	reads("what is to be stored late", "GET device 200")
+	uid := w.stores(stored)
+	if _, err := p.Claim(t.Context(), w.ns, "vm", uid, false); err != nil {
+		t.Fatal(err)
+	}
+	reads("a claim", "GET virtualmachineinstances 200")
+
+	now := w.now()
+	p.leader.now = func() time.Time { return now }
+	_, err := p.Start(t.Context(), w.vmi("vm-2", `{"devices":["b"]}`), false)
+	w.must(err)
+	reads("a second start, and the Lease is read again", "GET device 200", "GET leases 200", "GET virtualmachineinstances 404")
+	_, err = p.Start(t.Context(), w.vmi("vm-3", `{"devices":["b"]}`), false)
+	w.refused(err, "GPU0635", "")
+	reads("one at the same time", "GET device 200", "GET virtualmachineinstances 404")
+}
 
 // A start takes the whole set, the VMI that is stored claims it, and its end gives it back.
 func TestStart(t *testing.T) {

@@ -3,9 +3,11 @@ package attach
 import (
 	"context"
 	"fmt"
+	"time"
 
 	kubevirt "kubevirt.io/api/core/v1"
 
+	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
@@ -26,6 +28,11 @@ func (st *start) whole() error {
 	return nil
 }
 
+// keepsFor is for how long a start has what it has taken for certain, if it does not give
+// it back itself: nobody collects sooner. It is much less than abandoned, for clocks of two
+// replicas may be apart.
+const keepsFor = 10 * time.Second
+
 // Validate says what is wrong with a VMI as it is to be stored, after all others have
 // changed it: it has to have exactly the set that its start has taken, and that set has
 // to be still taken for it. In a dry run nothing is taken, and only the shape counts.
@@ -41,7 +48,10 @@ func (s *Starter) Validate(ctx context.Context, object *kubevirt.VirtualMachineI
 		s.Feed.Books(func(b *books.Books) { err = v.shape(b.Names(), object.Spec.Domain.Devices.GPUs) })
 		return err
 	}
-	members, err := s.taken(ctx, v)
+	members, err := s.taken(ctx, v, s.seen(v.requestID, func(d *v1alpha1.GPUDevice) bool {
+		age := s.Now().Sub(d.Status.Attachment.Since.Time)
+		return 0 <= age && age < keepsFor
+	}))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,10 +37,40 @@ const MaxLauncher = 16384
 // where there is pod affinity. An error is a *diagnose.Refusal when the VM asks for
 // more than a bind request takes, and else that something could not be read.
 func LauncherOf(ctx context.Context, live client.Reader, vmi *kubevirtv1.VirtualMachineInstance) (string, error) {
-	config, err := kubeVirtConfig(ctx, live)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "KubeVirtList"})
+	if err := live.List(ctx, list); err != nil {
+		return "", fmt.Errorf("list KubeVirts: %w", err)
+	}
+	config, err := kubeVirtConfig(list.Items)
 	if err != nil {
 		return "", err
 	}
+	return launcherOf(ctx, live, config, vmi)
+}
+
+// LauncherOf is [LauncherOf] by the KubeVirt that the feed knows.
+func (f *Feed) LauncherOf(ctx context.Context, live client.Reader, vmi *kubevirtv1.VirtualMachineInstance) (string, error) {
+	config, err := f.kubeVirtConfig()
+	if err != nil {
+		return "", err
+	}
+	return launcherOf(ctx, live, config, vmi)
+}
+
+func (f *Feed) kubeVirtConfig() (*kubevirtv1.KubeVirtConfiguration, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []unstructured.Unstructured
+	for _, d := range f.table {
+		if d.Kind() == "KubeVirt" {
+			all = append(all, unstructured.Unstructured{Object: d.Object})
+		}
+	}
+	return kubeVirtConfig(all)
+}
+
+func launcherOf(ctx context.Context, live client.Reader, config *kubevirtv1.KubeVirtConfiguration, vmi *kubevirtv1.VirtualMachineInstance) (string, error) {
 	spec := renderLauncher(vmi, config)
 	near := surroundings{live: live, vmi: vmi}
 	for _, narrow := range []func(context.Context) ([][]corev1.NodeSelectorTerm, error){near.volumes, near.pods} {
@@ -72,18 +101,10 @@ func ReadLauncher(text string) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// kubeVirtConfig reads the configuration of the KubeVirt that is at work: the one that
+// kubeVirtConfig returns the configuration of the KubeVirt that is at work: the one that
 // is not being deleted and has a phase.
-func kubeVirtConfig(ctx context.Context, live client.Reader) (*kubevirtv1.KubeVirtConfiguration, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "KubeVirtList"})
-	// As it was a moment ago will do: for the newest the API server would wait up to 100 ms
-	// for etcd to tell it that nothing has changed.
-	moment := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	if err := live.List(ctx, list, moment); err != nil {
-		return nil, fmt.Errorf("list KubeVirts: %w", err)
-	}
-	items := slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool {
+func kubeVirtConfig(all []unstructured.Unstructured) (*kubevirtv1.KubeVirtConfiguration, error) {
+	items := slices.DeleteFunc(all, func(u unstructured.Unstructured) bool {
 		return u.GetDeletionTimestamp() != nil || text(u.Object, "status", "phase") == ""
 	})
 	if len(items) != 1 {

@@ -54,7 +54,7 @@ func (p *process) meetOrders() error {
 	starts := attach.Options{
 		Feed: p.feed, Client: common.Client, Live: common.Live, Now: time.Now, Log: p.o.Log.WithName("starts"),
 		Launcher: func(ctx context.Context, v *kubevirt.VirtualMachineInstance) (string, error) {
-			return cluster.LauncherOf(ctx, common.Live, v)
+			return p.feed.LauncherOf(ctx, common.Live, v)
 		},
 	}
 	if l := &p.s.LeaderElection; l.Enabled {

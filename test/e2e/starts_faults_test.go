@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	kubevirt "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
-	"github.com/gpuctl/gpuctl/test/cluster"
 )
 
 // forges has a tenant try to get the devices of a VM that runs, and to take them from it.
@@ -145,13 +143,6 @@ func (m *market) dies() {
 	t.Helper()
 	set := `{"devices":["d2"],"templates":[{"class":"h200","count":2}]}`
 	m.orders("d2", 1)
-	var rejected atomic.Bool
-	m.Script(func(p *corev1.Pod) cluster.Outcome {
-		if p.Labels["vm.kubevirt.io/name"] != "unlucky" || rejected.Swap(true) {
-			return cluster.Outcome{}
-		}
-		return cluster.Outcome{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "Allocate failed due to requested number of devices unavailable"}
-	})
 	m.Create(m.vm("unlucky", set))
 	m.Eventually(startsIn, "it has its devices", func(context.Context) error {
 		if got := m.ofVM("unlucky"); len(got) != 2 {
@@ -159,8 +150,8 @@ func (m *market) dies() {
 		}
 		return nil
 	})
-	before := m.ofVM("unlucky")
-	first := m.LauncherPod(m.acme, "unlucky")
+	before, first := m.ofVM("unlucky"), m.LauncherPod(m.acme, "unlucky")
+	m.rejected(first)
 
 	had := m.ofVM("victim")
 	m.replaced("victim", func() {
@@ -188,6 +179,15 @@ func (m *market) dies() {
 		t.Errorf("devices after kubelet has refused a launcher (-before +after):\n%s", diff)
 	}
 	m.vanishes()
+}
+
+// rejected has a launcher's kubelet find that its GPUs are not there.
+func (m *market) rejected(launcher *corev1.Pod) {
+	m.t.Helper()
+	status := `{"status":{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed due to requested number of devices unavailable"}}`
+	if _, err := m.Clientset().CoreV1().Pods(m.acme).Patch(m.t.Context(), launcher.Name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		m.t.Fatal(err)
+	}
 }
 
 // vanishes has VMs deleted while they start.

@@ -29,7 +29,7 @@ const webhookPort = "9443"
 func (s *stage) webhookService() string { return s.release + "-webhook" }
 func (s *stage) webhookSecret() string  { return s.release + "-webhook-cert" }
 func (s *stage) webhookConfiguration() string {
-	return "admission." + s.release + "." + s.namespace + ".gpuctl.dev"
+	return "virtualmachines." + s.release + "." + s.namespace + ".gpuctl.dev"
 }
 
 // order returns a GPUDevice.

@@ -35,6 +35,7 @@ var (
 
 const (
 	h200     = "nvidia.com/GH100_H200_SXM_141GB"
+	l40s     = "nvidia.com/AD102GL_L40S"
 	system   = "gpu-system"
 	release  = "gpu-operator-hooks-controller"
 	service  = "gpu-operator-hooks-webhook"
@@ -215,7 +216,7 @@ func (s *stage) clear() {
 		pods, err := s.Clientset().CoreV1().Pods(s.tenant).List(ctx, metav1.ListOptions{})
 		instances, err2 := s.instances("virtualmachineinstances").List(ctx, metav1.ListOptions{})
 		machines, err4 := s.instances("virtualmachines").List(ctx, metav1.ListOptions{})
-		made, err3 := s.Dynamic().Resource(v1alpha1.GroupVersion.WithResource("gpudevices")).List(ctx, metav1.ListOptions{})
+		made, err3 := s.Dynamic().Resource(v1alpha1.GroupVersion.WithResource("gpudevices")).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelTemplateDevice})
 		if err := errors.Join(err, err2, err3, err4); err != nil {
 			return err
 		}

@@ -22,9 +22,9 @@
 {{- end }}
 
 {{/* The two configurations. Mutating webhooks are called in the order of these names: ours
-before KubeVirt's (virt-api-mutator), which changes each VMI, so that ours is asked again. */}}
+after KubeVirt's (virt-api-mutator), which changes each VMI: ours need not be asked twice. */}}
 {{- define "gpuctl.webhook.configuration" -}}
-admission.{{ include "gpuctl.policyName" . }}
+virtualmachines.{{ include "gpuctl.policyName" . }}
 {{- end }}
 
 {{- define "gpuctl.webhook.certDir" -}}
