@@ -4,6 +4,7 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
 // Options are what starts, claims and the collector need. All but Lease and
@@ -100,9 +102,22 @@ func (s *Starter) Start(ctx context.Context, object *kubevirt.VirtualMachineInst
 	st.id = newID()
 	if err := s.take(ctx, st, launcher); err != nil {
 		s.giveBack(ctx, st)
-		return nil, err
+		return nil, s.explain(ctx, st, err)
 	}
 	return st.started(), nil
+}
+
+// explain names what a tenant can change where the volumes of a VMI and its devices are apart.
+func (s *Starter) explain(ctx context.Context, st *start, err error) error {
+	var r *diagnose.Refusal
+	if !errors.As(err, &r) || !r.Unsuited() {
+		return err
+	}
+	claims, failed := cluster.BoundClaims(ctx, s.Live, st.object)
+	if failed != nil || len(claims) == 0 {
+		return err
+	}
+	return r.KeptBy(claims, st.references.Devices)
 }
 
 // started returns what goes into the VMI: a gpus entry for each unit.

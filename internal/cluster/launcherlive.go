@@ -23,6 +23,21 @@ type surroundings struct {
 // volumes returns the node affinity of the persistent volumes that the VMI's claims are
 // bound to. A claim that is not there, or is not bound yet, keeps it nowhere.
 func (s *surroundings) volumes(ctx context.Context) (out [][]corev1.NodeSelectorTerm, err error) {
+	err = s.eachVolume(ctx, func(_ string, nodes []corev1.NodeSelectorTerm) { out = append(out, nodes) })
+	return out, err
+}
+
+// BoundClaims returns the claims of a VMI whose volumes keep its launcher to some nodes, by
+// name.
+func BoundClaims(ctx context.Context, live client.Reader, vmi *kubevirtv1.VirtualMachineInstance) (claims []string, err error) {
+	s := &surroundings{live: live, vmi: vmi}
+	err = s.eachVolume(ctx, func(claim string, _ []corev1.NodeSelectorTerm) { claims = append(claims, claim) })
+	return claims, err
+}
+
+// eachVolume calls do for each claim of the VMI that is bound to a volume which is not
+// everywhere.
+func (s *surroundings) eachVolume(ctx context.Context, do func(claim string, nodes []corev1.NodeSelectorTerm)) error {
 	for _, name := range claimsOf(s.vmi) {
 		claim := &corev1.PersistentVolumeClaim{}
 		err := s.live.Get(ctx, client.ObjectKey{Namespace: s.vmi.Namespace, Name: name}, claim)
@@ -30,7 +45,7 @@ func (s *surroundings) volumes(ctx context.Context) (out [][]corev1.NodeSelector
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the claim of a volume: %w", err)
+			return fmt.Errorf("read the claim of a volume: %w", err)
 		}
 		volume := &corev1.PersistentVolume{}
 		err = s.live.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
@@ -38,13 +53,13 @@ func (s *surroundings) volumes(ctx context.Context) (out [][]corev1.NodeSelector
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the volume of claim %s: %w", name, err)
+			return fmt.Errorf("read the volume of claim %s: %w", name, err)
 		}
 		if a := volume.Spec.NodeAffinity; a != nil && a.Required != nil {
-			out = append(out, a.Required.NodeSelectorTerms)
+			do(name, a.Required.NodeSelectorTerms)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // claimsOf returns the names of a VMI's claims, each once. A DataVolume's has its name.

@@ -276,6 +276,37 @@ func TestTenantTextIsBounded(t *testing.T) {
 	}
 }
 
+// What keeps a launcher away from its devices is named, a few of each.
+func TestKeptBy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claims, devices []string
+		want            string
+	}{
+		"one of each":    {[]string{"disk"}, []string{"a"}, "what PersistentVolumeClaim disk is bound to keeps it to nodes where GPUDevice a cannot be had"},
+		"only templates": {[]string{"disk"}, nil, "what PersistentVolumeClaim disk is bound to keeps it to nodes where its devices cannot be had"},
+		"many": {[]string{"d1", "d2", "d3"}, []string{"a", "b", "c", "d", "e"},
+			"what PersistentVolumeClaim d1, d2, d3 is bound to keeps it to nodes where GPUDevice a, b, c and 2 more cannot be had"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Told("VM a/b", "GPU0704", "GPU0704: 1 is free")
+			if !r.Unsuited() {
+				t.Error("it is not said to be unsuited")
+			}
+			kept := r.KeptBy(tc.claims, tc.devices)
+			if want := "GPU0704: 1 is free; " + tc.want; kept.ForTenant() != want || kept.Error() != want {
+				t.Errorf("it says %q and %q, want %q", kept.ForTenant(), kept.Error(), want)
+			}
+			if r.ForTenant() != "GPU0704: 1 is free" {
+				t.Errorf("the refusal itself says %q now", r.ForTenant())
+			}
+			long := Told("VM a/b", "GPU0704", strings.Repeat("ä", MaxTenantText)).KeptBy(tc.claims, tc.devices)
+			if n := utf8.RuneCountInString(long.Tenant); n > MaxTenantText {
+				t.Errorf("a long text has %d characters then", n)
+			}
+		})
+	}
+}
+
 // TestEveryReasonHasACode reads the sources: a reason or a kind that is added there has
 // no code until somebody gives it one.
 func TestEveryReasonHasACode(t *testing.T) {

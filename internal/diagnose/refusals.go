@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -158,6 +159,32 @@ func Told(object, code, text string) *Refusal {
 		f.Severity = e.Severity
 	}
 	return &Refusal{Finding: f, Tenant: text}
+}
+
+// Unsuited reports the refusal of a start for which units are free where its launcher
+// cannot run.
+func (r *Refusal) Unsuited() bool { return r.Code == "GPU0704" }
+
+// KeptBy adds to the refusal of a start that the volumes of claims keep its launcher to
+// some nodes. devices are those that it names.
+func (r *Refusal) KeptBy(claims, devices []string) *Refusal {
+	what := "its devices"
+	if len(devices) > 0 {
+		what = someOf("GPUDevice", devices)
+	}
+	text := "; what " + someOf("PersistentVolumeClaim", claims) + " is bound to keeps it to nodes where " + what + " cannot be had"
+	out := *r
+	out.Message, out.Tenant = out.Message+text, cut(out.Tenant+text)
+	return &out
+}
+
+// someOf lists objects of a kind: the first three, and how many more there are.
+func someOf(kind string, names []string) string {
+	const most = 3
+	if n := len(names) - most; n > 0 {
+		return fmt.Sprintf("%s %s and %d more", kind, strings.Join(names[:most], ", "), n)
+	}
+	return kind + " " + strings.Join(names, ", ")
 }
 
 // LauncherTooLong refuses a start whose VM asks more of a node than a bind request takes,

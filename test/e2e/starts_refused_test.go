@@ -214,7 +214,7 @@ func (m *market) refusesVMs() {
 		"no-memory":         {m.acme, made, "domain: {resources: {requests: {memory: 40Gi}}}", free + "too little memory"},
 		"cpu-model":         {m.acme, named, "domain: {cpu: {model: Nowhere}}", free + "node selector or affinity does not match"},
 		"far-from-all":      {m.acme, made, "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: hog}}, topologyKey: kubernetes.io/hostname}]}}", free + "node selector or affinity does not match"},
-		"its-volume":        {m.acme, named, "domain: {devices: {disks: [{name: d, disk: {}}]}}, volumes: [{name: d, persistentVolumeClaim: {claimName: elsewhere}}]", free + "node selector or affinity does not match"},
+		"its-volume":        {m.acme, named, "domain: {devices: {disks: [{name: d, disk: {}}]}}, volumes: [{name: d, persistentVolumeClaim: {claimName: elsewhere}}]", free + "node selector or affinity does not match; what PersistentVolumeClaim elsewhere is bound to keeps it to nodes where GPUDevice one cannot be had"},
 	} {
 		vm := m.with(m.vm(name, tc.references), tc.spec)
 		vm.SetNamespace(tc.namespace)
