@@ -284,8 +284,11 @@ func TestKeptBy(t *testing.T) {
 	}{
 		"one of each":    {[]string{"disk"}, []string{"a"}, "what PersistentVolumeClaim disk is bound to keeps it to nodes where GPUDevice a cannot be had"},
 		"only templates": {[]string{"disk"}, nil, "what PersistentVolumeClaim disk is bound to keeps it to nodes where its devices cannot be had"},
-		"many": {[]string{"d1", "d2", "d3"}, []string{"a", "b", "c", "d", "e"},
-			"what PersistentVolumeClaim d1, d2, d3 is bound to keeps it to nodes where GPUDevice a, b, c and 2 more cannot be had"},
+		"many": {
+			[]string{"d1", "d2", "d3"},
+			[]string{"a", "b", "c", "d", "e"},
+			"what PersistentVolumeClaim d1, d2, d3 is bound to keeps it to nodes where GPUDevice a, b, c and 2 more cannot be had",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Told("VM a/b", "GPU0704", "GPU0704: 1 is free")
