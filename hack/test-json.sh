@@ -5,8 +5,9 @@
 # cluster of its own.
 set -euo pipefail
 
-# The tests of test/e2e that run beside the others: they install the controller.
-controller='^Test(Contested|Controller|Leader|Follows|Remove.*Controller|UninstallStops|KubeVirtComes|Metrics|Cases|Race|Simulate)'
+# The tests of test/e2e that run beside the others: they install the controller, or start
+# a cluster of their own. Both halves take about as long.
+half='^Test(Contested|Controller|Leader|Follows|Remove.*Controller|UninstallStops|KubeVirtComes|Metrics|Cases|Race|Simulate|VirtOperator|Wake|WhichKubeVirt)'
 
 status=0
 mapfile -t packages < <(go list ./... | grep -Ev '/(internal/(attach|bind)|test/(api|cluster|e2e|demo|pause))(/|$)')
@@ -21,10 +22,10 @@ beside=$(mktemp -t gpuctl-test-beside.XXXXXX)
 trap 'rm -f "$beside"' EXIT
 {
 	CGO_ENABLED=1 go test -race -json -run "$raced" ./internal/bind || touch "$beside.failed"
-	go test -json -p 1 -timeout 40m -skip "$raced" ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/demo/... || touch "$beside.failed"
-	go test -json -timeout 40m -run "$controller" ./test/e2e || touch "$beside.failed"
+	go test -json -p 1 -timeout 40m -skip "$raced" ./internal/attach ./internal/bind ./test/api/... ./test/cluster/... ./test/pause ./test/demo/... || touch "$beside.failed"
+	go test -json -timeout 40m -run "$half" ./test/e2e || touch "$beside.failed"
 } >"$beside" &
-go test -json -p 1 -timeout 40m -skip "$controller" ./internal/attach ./test/e2e/... || status=1
+go test -json -p 1 -timeout 40m -skip "$half" ./test/e2e/... || status=1
 wait
 cat "$beside"
 if [ -e "$beside.failed" ]; then
