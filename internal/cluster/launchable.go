@@ -190,6 +190,7 @@ type need struct {
 type launcher struct {
 	tolerations []corev1.Toleration
 	affinity    nodeaffinity.RequiredNodeAffinity
+	labels      []label
 	needs       []need
 }
 
@@ -215,6 +216,7 @@ func (x *NodeIndex) fits(pod *corev1.Pod, more func(node string, name corev1.Res
 	l := &launcher{
 		tolerations: pod.Spec.Tolerations,
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(pod),
+		labels:      labelsOf(pod),
 		needs:       x.needs(pod),
 	}
 	return func(node string) alloc.Verdict {
@@ -274,9 +276,20 @@ func (l *launcher) selects(h *hosting) alloc.Verdict {
 	case err != nil:
 		return unreadable
 	case !match:
-		return noMatch
+		return l.lacks(h)
 	}
 	return ""
+}
+
+// lacks says why a node does not match: the label that KubeVirt asks for, if it is one.
+func (l *launcher) lacks(h *hosting) alloc.Verdict {
+	for i := range l.labels {
+		w := &l.labels[i]
+		if value, has := h.node.Labels[w.key]; !has || value != w.value {
+			return w.lacking
+		}
+	}
+	return noMatch
 }
 
 func (l *launcher) hasRoom(h *hosting, taken func(corev1.ResourceName) int64) alloc.Verdict {

@@ -212,7 +212,7 @@ func (m *market) refusesVMs() {
 		"not-permitted":     {m.acme, `{"templates":[{"class":"unlisted"}]}`, "", "GPU0624: no VM can use class unlisted at present"},
 		"no-cpu":            {m.acme, named, "domain: {resources: {requests: {cpu: 10}}}", free + "too little cpu"},
 		"no-memory":         {m.acme, made, "domain: {resources: {requests: {memory: 40Gi}}}", free + "too little memory"},
-		"cpu-model":         {m.acme, named, "domain: {cpu: {model: Nowhere}}", free + "node selector or affinity does not match"},
+		"cpu-model":         {m.acme, named, "domain: {cpu: {model: Nowhere}}", free + "no CPU model Nowhere"},
 		"far-from-all":      {m.acme, made, "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: hog}}, topologyKey: kubernetes.io/hostname}]}}", free + "node selector or affinity does not match"},
 		"its-volume":        {m.acme, named, "domain: {devices: {disks: [{name: d, disk: {}}]}}, volumes: [{name: d, persistentVolumeClaim: {claimName: elsewhere}}]", free + "node selector or affinity does not match; what PersistentVolumeClaim elsewhere is bound to keeps it to nodes where GPUDevice one cannot be had"},
 	} {
