@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirt "kubevirt.io/api/core/v1"
 )
 
@@ -239,6 +242,19 @@ func TestStartRollsBack(t *testing.T) {
 			w.become(freeSet)
 		})
 	}
+}
+
+// A quota that counts objects is told as what it is.
+func TestStartInAFullNamespace(t *testing.T) {
+	w := of3(t)
+	devices := corev1.ResourceList{"count/gpudevices.gpuctl.dev": resource.MustParse("3")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "objects"}, Spec: corev1.ResourceQuotaSpec{Hard: devices}}
+	w.must(admin.Create(t.Context(), quota))
+	quota.Status = corev1.ResourceQuotaStatus{Hard: devices, Used: corev1.ResourceList{"count/gpudevices.gpuctl.dev": resource.MustParse("2")}}
+	w.must(admin.Status().Update(t.Context(), quota))
+	_, err := w.replica().Start(t.Context(), w.vmi("vm", `{"devices":["a"],"templates":[{"class":"h200"},{"class":"h200"}]}`), false)
+	w.refused(err, "GPU0648", "objects, requested: count/gpudevices.gpuctl.dev=1, used: count/gpudevices.gpuctl.dev=3, limited: count/gpudevices.gpuctl.dev=3")
+	w.become(freeSet)
 }
 
 // unreadable is a launcher that the binder refuses.

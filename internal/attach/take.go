@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,6 +64,9 @@ func (s *Starter) make(ctx context.Context, st *start, m *member) error {
 			d.ResourceVersion = ""
 			m.name = d.Name
 			continue
+		}
+		if _, over, full := strings.Cut(err.Error(), "exceeded quota: "); full && apierrors.IsForbidden(err) {
+			return diagnose.NoMoreDevices(st.String(), st.namespace, over)
 		}
 		return fmt.Errorf("make a device of class %s: %w", m.template.Class, err)
 	}

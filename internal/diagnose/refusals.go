@@ -151,6 +151,12 @@ func MigrationTarget(object, vmi string) *Refusal {
 	return refuse("GPU0647", object, Values{"vmi": vmi})
 }
 
+// NoMoreDevices refuses a start with templates whose devices a ResourceQuota does not
+// allow; what is the quota's name and its counts.
+func NoMoreDevices(object, namespace, what string) *Refusal {
+	return refuse("GPU0648", object, Values{"namespace": namespace, "text": oneLine(what)})
+}
+
 // Told is a refusal as the binder has answered it: the text is the tenant's.
 func Told(object, code, text string) *Refusal {
 	text = strings.TrimPrefix(text, code+": ")

@@ -107,7 +107,7 @@ func startLink(c Code) Link {
 		return LinkLauncher
 	}
 	switch {
-	case c >= "GPU0602" && c <= "GPU0613":
+	case c >= "GPU0602" && c <= "GPU0613", c == "GPU0648":
 		return LinkBudget
 	case strings.HasPrefix(string(c), "GPU07"):
 		return LinkPlacement
