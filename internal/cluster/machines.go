@@ -55,16 +55,17 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 		v.Status, v.Node, v.UID = v.Phase, text(d.Object, "status", "nodeName"), d.Meta("uid")
 		v.Halted = v.Phase == "Succeeded"
 	}
-	readReferences(v, text(d.Object, append(slices.Clone(spec[:len(spec)-1]), "metadata", "annotations", v1alpha1.AnnotationDevices)...))
+	readReferences(v, d.Object, append(slices.Clone(spec[:len(spec)-1]), "metadata", "annotations", v1alpha1.AnnotationDevices))
 	f.machines = append(f.machines, m)
 	readConditions(f, v.Ref, d)
 }
 
 // readReferences reads which devices a machine names.
-func readReferences(v *diagnose.VM, annotation string) {
-	if annotation == "" {
+func readReferences(v *diagnose.VM, object manifest.Object, at manifest.Path) {
+	if value, ok := manifest.Lookup(object, at); !ok || value == nil {
 		return
 	}
+	annotation := text(object, at...) // an empty one is refused when the VM starts
 	r, err := v1alpha1.DecodeReferences(annotation)
 	if err != nil {
 		v.BadOrders = Scrub(err.Error())
