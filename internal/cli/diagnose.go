@@ -71,6 +71,9 @@ func runDiagnose(ctx context.Context, s *streams, flags *diagnoseFlags, out *out
 	if err != nil {
 		return err
 	}
+	if flags.offline() && subject.Name != "" {
+		flags.scope(m.docs)
+	}
 	e, notes, err := flags.evidence(&m)
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", note)
@@ -100,7 +103,7 @@ func runDiagnose(ctx context.Context, s *streams, flags *diagnoseFlags, out *out
 // material is what the flags name, or the cluster.
 func (f *diagnoseFlags) material(ctx context.Context, s *streams) (material, error) {
 	if f.offline() {
-		return f.fromFiles(s)
+		return f.fromObjects(s)
 	}
 	client, err := f.connect()
 	if err != nil {

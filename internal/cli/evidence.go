@@ -132,6 +132,39 @@ func (f *evidenceFlags) fromFiles(s *streams) (m material, err error) {
 	return m, nil
 }
 
+// scope puts VMs and orders of files that name no namespace into the one that is asked
+// about.
+func (f *evidenceFlags) scope(docs []manifest.Document) {
+	for i := range docs {
+		d := &docs[i]
+		meta, _ := d.Object["metadata"].(map[string]any)
+		if meta != nil && d.Meta("namespace") == "" && scoped(d.Kind()) {
+			meta["namespace"] = f.namespaceOr("default")
+		}
+	}
+}
+
+func scoped(kind string) bool {
+	return kind == "GPUDevice" || strings.HasPrefix(kind, "VirtualMachine") && !strings.HasPrefix(kind, "VirtualMachineCluster")
+}
+
+// fromObjects is fromFiles where files without any object are a mistake: nothing to say
+// about them would read as a healthy cluster.
+func (f *evidenceFlags) fromObjects(s *streams) (material, error) {
+	m, err := f.fromFiles(s)
+	if err != nil || len(f.files) == 0 || len(m.docs)+len(m.logs)+len(m.inventories) > 0 || !m.at.IsZero() {
+		return m, err
+	}
+	rest := (&cluster.Facts{}).Conditions(m.skipped)
+	if len(rest) < len(m.skipped) {
+		return m, nil // a pasted condition
+	}
+	for _, skipped := range rest {
+		fmt.Fprintln(s.err, "note:", skipped)
+	}
+	return m, errors.New("the files hold no Kubernetes object; kubectl get kubevirt,nodes,vm,vmi,pods,events -A -o yaml > cluster.yaml has what is looked at, then -f cluster.yaml")
+}
+
 // evidence turns the material into what a diagnosis goes by. notes name documents
 // that were not read.
 func (f *evidenceFlags) evidence(m *material) (e diagnose.Evidence, notes []string, err error) {

@@ -114,17 +114,6 @@ func (f *simulateFlags) scenery(ctx context.Context, s *streams, n need) (*scene
 	return out, nil
 }
 
-// scope puts VMs of files that name no namespace into the one that is asked about.
-func (f *simulateFlags) scope(docs []manifest.Document) {
-	for i := range docs {
-		d := &docs[i]
-		meta, _ := d.Object["metadata"].(map[string]any)
-		if meta != nil && d.Meta("namespace") == "" && strings.HasPrefix(d.Kind(), "VirtualMachine") {
-			meta["namespace"] = f.namespaceOr("default")
-		}
-	}
-}
-
 // read reads the cluster.
 func (c *scenery) read(ctx context.Context, s *streams, f *simulateFlags, launchers bool) (err error) {
 	if c.client, err = f.connect(); err != nil {

@@ -41,6 +41,7 @@ func TestSimulate(t *testing.T) {
 			"order --class h200 --count 2 -n tenant-blue CLUSTER --drain worker-1",
 			"order --class h200-fast --count 2 -n tenant-blue CLUSTER --drain worker-1 -o wide",
 			"order --class h200 --count 2 -n tenant-blue CLUSTER -f roomy.yaml --drain worker-1 -o yaml",
+			"order --class h200 -n tenant-blue CLUSTER --drain worker-1 --drain worker-1",
 			"order --class h200 -n tenant-blue CLUSTER --drain worker-9",
 		},
 		"vm": {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +29,7 @@ Exit codes: 0 all have a place, 1 something is lost or does not start any more, 
 		RunE:              func(cmd *cobra.Command, args []string) error { return flags.drained(cmd.Context(), s, args) },
 	}
 	flags.add(cmd, "read the cluster from `PATH`, a file, a folder, a bundle or -, and no live one (repeatable)")
+	cmd.Flags().Lookup("namespace").Usage = "`NAMESPACE` that is read where not all may be (default: that of the kubeconfig's context)"
 	return cmd
 }
 
@@ -38,8 +38,7 @@ func (f *simulateFlags) drained(ctx context.Context, s *streams, nodes []string)
 	if err != nil {
 		return err
 	}
-	slices.Sort(nodes)
-	t, v, err := all.after(ctx, slices.Compact(nodes), cluster.Named{})
+	t, v, err := all.after(ctx, nodes, cluster.Named{})
 	if err != nil {
 		return err
 	}

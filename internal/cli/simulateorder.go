@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -96,6 +97,7 @@ func (c *scenery) after(ctx context.Context, drain []string, subject cluster.Nam
 	if err != nil {
 		return nil, nil, err
 	}
+	drain = slices.Compact(slices.Sorted(slices.Values(drain)))
 	without, ended, err := c.without(drain)
 	if err != nil {
 		return nil, nil, err

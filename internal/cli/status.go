@@ -60,7 +60,7 @@ func runStatus(ctx context.Context, s *streams, flags *statusFlags, out *output)
 		if flags.watch {
 			return usagef("--watch looks at a cluster: it does not go with -f, --lspci or --log")
 		}
-		m, err := flags.fromFiles(s)
+		m, err := flags.fromObjects(s)
 		if err != nil {
 			return err
 		}

@@ -55,17 +55,26 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 		v.Status, v.Node, v.UID = v.Phase, text(d.Object, "status", "nodeName"), d.Meta("uid")
 		v.Halted = v.Phase == "Succeeded"
 	}
-	readReferences(v, text(d.Object, append(slices.Clone(spec[:len(spec)-1]), "metadata", "annotations", v1alpha1.AnnotationDevices)...))
+	readReferences(v, d.Object, append(slices.Clone(spec[:len(spec)-1]), "metadata"))
 	f.machines = append(f.machines, m)
 	readConditions(f, v.Ref, d)
 }
 
 // readReferences reads which devices a machine names.
-func readReferences(v *diagnose.VM, annotation string) {
-	if annotation == "" {
+// readReferences reads label and annotation below the metadata that instances get: a label
+// without the annotation is refused when the VM starts, as an empty annotation is.
+func readReferences(v *diagnose.VM, object manifest.Object, meta manifest.Path) {
+	annotation, annotated := manifest.Lookup(object, append(slices.Clone(meta), "annotations", v1alpha1.AnnotationDevices))
+	_, labelled := manifest.Lookup(object, append(slices.Clone(meta), "labels", v1alpha1.LabelDeviceReference))
+	switch {
+	case !annotated && !labelled:
+		return
+	case !annotated:
+		v.BadOrders = "it has the label " + v1alpha1.LabelDeviceReference + " without the annotation " + v1alpha1.AnnotationDevices + ": write both, or neither"
 		return
 	}
-	r, err := v1alpha1.DecodeReferences(annotation)
+	written, _ := annotation.(string)
+	r, err := v1alpha1.DecodeReferences(written)
 	if err != nil {
 		v.BadOrders = Scrub(err.Error())
 		return
