@@ -11,6 +11,7 @@ import (
 	kubevirt "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -25,6 +26,9 @@ func (s *Starter) Claim(ctx context.Context, namespace, name string, uid types.U
 	}
 	if !found.is(uid) {
 		return "", diagnose.NoBinding(launcher, "there is no such VMI any more")
+	}
+	if err := cluster.CheckQuantities(launcher, found.Object); err != nil {
+		return "", err
 	}
 	object := &kubevirt.VirtualMachineInstance{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, object); err != nil {

@@ -191,6 +191,44 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
+// What is stored has the gpus of the set, each once.
+func TestValidate(t *testing.T) {
+	w := of3(t)
+	p := w.replica()
+	stored := p.starts(of(w.vmi("vm", setOf3), "u"))
+	for name, tc := range map[string]struct {
+		change     func(gpus []kubevirt.GPU) []kubevirt.GPU
+		code, text string
+	}{
+		"another order":       {change: func(g []kubevirt.GPU) []kubevirt.GPU { return append(g[1:len(g):len(g)], g[0]) }},
+		"one twice":           {func(g []kubevirt.GPU) []kubevirt.GPU { return append(g, g[0]) }, "GPU0644", "6 gpus, 5 of them different"},
+		"one less":            {func(g []kubevirt.GPU) []kubevirt.GPU { return g[1:] }, "GPU0644", "4 gpus, 4 of them different"},
+		"one for another":     {func(g []kubevirt.GPU) []kubevirt.GPU { return append(g[1:len(g):len(g)], g[1]) }, "GPU0644", "5 gpus, 4 of them different"},
+		"one of another kind": {func(g []kubevirt.GPU) []kubevirt.GPU { g[0].DeviceName = "x/y"; return g }, "GPU0638", "asks for x/y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := stored.DeepCopy()
+			v.Spec.Domain.Devices.GPUs = tc.change(v.Spec.Domain.Devices.GPUs)
+			err := p.Validate(t.Context(), v, false)
+			if tc.code != "" {
+				w.refused(err, tc.code, tc.text)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A VMI has the VM that controls it, if a VM can be called so.
+func TestVMOf(t *testing.T) {
+	for name, want := range map[string]bool{"trainer": true, "a.b": true, "": false, "a/b": false, "../x": false} {
+		v := of(&kubevirt.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: name}}, "u")
+		if got := vmOf(v.OwnerReferences); (got != nil) != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
 // gpus that somebody has taken away meanwhile are there again.
 func TestStartAgainCompletes(t *testing.T) {
 	for name, references := range map[string]string{"orders": `{"devices":["a","b"]}`, "a template, too": setOf3} {

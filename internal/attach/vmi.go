@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kubevirt "kubevirt.io/api/core/v1"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -62,11 +63,11 @@ func read(o *kubevirt.VirtualMachineInstance) (*vmi, error) {
 	return v, nil
 }
 
-// vmOf returns the VM that makes a VMI; nil for one without.
+// vmOf returns the VM that makes a VMI; nil for one without, and for what no VM is called.
 func vmOf(owners []metav1.OwnerReference) *v1alpha1.VMReference {
 	for i := range owners {
 		o := &owners[i]
-		if o.Controller != nil && *o.Controller && o.Kind == "VirtualMachine" && o.APIVersion == kubevirt.GroupVersion.String() {
+		if o.Controller != nil && *o.Controller && o.Kind == "VirtualMachine" && o.APIVersion == kubevirt.GroupVersion.String() && len(validation.IsDNS1123Subdomain(o.Name)) == 0 {
 			return &v1alpha1.VMReference{Name: o.Name, UID: o.UID}
 		}
 	}

@@ -73,8 +73,8 @@ func (s *Starter) Validate(ctx context.Context, object *kubevirt.VirtualMachineI
 	for _, g := range object.Spec.Domain.Devices.GPUs {
 		has[g.Name] = true
 	}
-	if err == nil && len(has) != len(want) {
-		err = diagnose.NotItsSet(v.String(), fmt.Sprintf("it has %d gpus, and its devices %d units", len(has), len(want)))
+	if n := len(object.Spec.Domain.Devices.GPUs); err == nil && (len(has) != len(want) || n != len(want)) {
+		err = diagnose.NotItsSet(v.String(), fmt.Sprintf("it has %d gpus, %d of them different, and its devices %d units", n, len(has), len(want)))
 	}
 	return err
 }

@@ -155,8 +155,11 @@ func readConfigMap(f *Facts, d *manifest.Document) error {
 }
 
 // typed reads a document as an object of a Go type. What the type does not have is
-// passed over.
+// passed over. See [CheckQuantities] for what is refused.
 func typed(d *manifest.Document, into any) error {
+	if err := CheckQuantities(d.Ref(), d.Object); err != nil {
+		return err
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, into); err == nil {
 		return nil // numbers of files are kept as text, which it does not know
 	}

@@ -163,7 +163,7 @@ func (x *NodeIndex) namesNode(text string) bool {
 // requests returns what the scheduler counts for a pod: containers, init
 // containers, overhead, and what a resize has not given back yet.
 func requests(p *corev1.Pod) corev1.ResourceList {
-	return podresources.PodRequests(p, podresources.PodResourcesOptions{
+	return podresources.PodRequests(reckonable(p), podresources.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 }

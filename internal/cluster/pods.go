@@ -33,7 +33,7 @@ func podOf(pod *corev1.Pod) (p diagnose.Pod, ok bool) {
 		Pinned: pinnedTo(pod), Done: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 	}
 	p.Requests = map[gpu.ResourceName]int64{}
-	for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {
+	for name, q := range podresources.PodRequests(reckonable(pod), podresources.PodResourcesOptions{}) {
 		if strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), "devices.kubevirt.io/") {
 			p.Requests[gpu.ResourceName(name)] = q.Value()
 		}

@@ -157,6 +157,22 @@ func NoMoreDevices(object, namespace, what string) *Refusal {
 	return refuse("GPU0648", object, Values{"namespace": namespace, "text": oneLine(what)})
 }
 
+// EndlessQuantity refuses an object with a quantity that nobody can reckon with; at is
+// its field.
+func EndlessQuantity(object, at, text string) *Refusal {
+	return refuse("GPU0649", object, Values{"name": brief(at), "text": brief(text)})
+}
+
+// brief is a text of a tenant's as it is told.
+func brief(text string) string {
+	const most = 120
+	text = oneLine(text)
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
 // Told is a refusal as the binder has answered it: the text is the tenant's.
 func Told(object, code, text string) *Refusal {
 	text = strings.TrimPrefix(text, code+": ")

@@ -101,7 +101,7 @@ func startLink(c Code) Link {
 		return LinkClass
 	case "GPU0624":
 		return LinkTable
-	case "GPU0511", "GPU0638", "GPU0639":
+	case "GPU0511", "GPU0638", "GPU0639", "GPU0649":
 		return LinkSpec
 	case "GPU0645", "GPU0646", "GPU0647":
 		return LinkLauncher

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuctl/gpuctl/internal/bind"
 	"github.com/gpuctl/gpuctl/internal/books"
 	"github.com/gpuctl/gpuctl/internal/cluster"
+	"github.com/gpuctl/gpuctl/internal/diagnose"
 	"github.com/gpuctl/gpuctl/internal/gpu"
 	"github.com/gpuctl/gpuctl/internal/webhook"
 )
@@ -82,11 +83,32 @@ var errNotYet = errors.New("the caches are not filled yet")
 // judge judges orders by the books.
 type judge struct{ feed *cluster.Feed }
 
+// justMade is how long an order waits for its namespace to be known: both are often of
+// one file.
+const justMade = time.Second
+
 // Admit implements webhook.Orders.
-func (j judge) Admit(_ context.Context, o webhook.Order) (err error) {
+func (j judge) Admit(ctx context.Context, o webhook.Order) error {
 	if !j.feed.Synced() {
 		return errNotYet
 	}
+	ctx, cancel := context.WithTimeout(ctx, justMade)
+	defer cancel()
+	for {
+		next := j.feed.Next()
+		err := j.admit(o)
+		if err == nil || diagnose.Refused(err, o.String()).Code != "GPU0603" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-next:
+		}
+	}
+}
+
+func (j judge) admit(o webhook.Order) (err error) {
 	j.feed.Books(func(b *books.Books) {
 		err = b.Admit(books.Order{Object: o.String(), Namespace: o.Namespace, Class: o.Class, Count: o.Count})
 	})

@@ -6,11 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-)
 
-const (
-	maxQuantity = 64 // characters; what Kubernetes writes has fewer than 30
-	maxExponent = 3  // digits
+	"github.com/gpuctl/gpuctl/internal/gpu"
 )
 
 // readUnits reads a quantity as Kubernetes does ("8", "8000m" and "8e0" are 8,
@@ -23,11 +20,11 @@ func readUnits(text string) (int64, *Fault) {
 	fault := func(r Reason, format string, args ...any) (int64, *Fault) {
 		return 0, &Fault{Reason: r, Detail: fmt.Sprintf(format, args...)}
 	}
-	if len(text) > maxQuantity {
-		return fault(BudgetUnreadable, "a quantity of %d characters; %d are allowed", len(text), maxQuantity)
+	if len(text) > gpu.MaxQuantity {
+		return fault(BudgetUnreadable, "a quantity of %d characters; %d are allowed", len(text), gpu.MaxQuantity)
 	}
-	if i := strings.LastIndexAny(text, "eE"); i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > maxExponent {
-		return fault(BudgetUnreadable, "quantity %q: its exponent has more than %d digits", text, maxExponent)
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > gpu.MaxExponent {
+		return fault(BudgetUnreadable, "quantity %q: its exponent has more than %d digits", text, gpu.MaxExponent)
 	}
 	q, err := resource.ParseQuantity(text)
 	switch {

@@ -5,7 +5,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -107,7 +107,7 @@ func decode(req *admissionv1.AdmissionRequest) (order Order, device v1alpha1.GPU
 	if req.Kind.Group != v1alpha1.GroupVersion.Group || req.Kind.Kind != "GPUDevice" {
 		return order, device, fmt.Errorf("a %s of %s is no order: rule of the webhook configuration", req.Kind.Kind, cmp.Or(req.Kind.Group, "the core group"))
 	}
-	if err := json.Unmarshal(req.Object.Raw, &device); err != nil {
+	if err := utiljson.Unmarshal(req.Object.Raw, &device); err != nil {
 		return order, device, fmt.Errorf("decode a GPUDevice: %w", err)
 	}
 	order.Name = cmp.Or(device.Name, req.Name, device.GenerateName)

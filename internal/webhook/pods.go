@@ -50,7 +50,7 @@ func (h *launchers) Handle(ctx context.Context, req admission.Request) admission
 	}
 	pod := &corev1.Pod{}
 	q := inquiry{h.log, "pod in " + req.Namespace, &req.AdmissionRequest}
-	if err := json.Unmarshal(req.Object.Raw, pod); err != nil {
+	if err := utiljson.Unmarshal(req.Object.Raw, pod); err != nil {
 		return q.refuse(fmt.Errorf("decode a Pod: %w", err))
 	}
 	q.object = "Pod " + req.Namespace + "/" + pod.Name + pod.GenerateName

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	kubevirt "kubevirt.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
 	"github.com/gpuctl/gpuctl/internal/attach"
+	"github.com/gpuctl/gpuctl/internal/cluster"
 )
 
 // StartsPath is where the webhook is served that gives VMIs their devices, ShapesPath
@@ -89,7 +91,7 @@ func (h *instances) validate(ctx context.Context, req admission.Request) admissi
 func dry(req *admissionv1.AdmissionRequest) bool { return req.DryRun != nil && *req.DryRun }
 
 // decodeVMI returns the VMI that is to be stored; skip says that there is nothing to
-// judge.
+// judge. Names of fields count as they are written, as they do for KubeVirt.
 func decodeVMI(req *admissionv1.AdmissionRequest) (v *kubevirt.VirtualMachineInstance, skip bool, err error) {
 	v = &kubevirt.VirtualMachineInstance{}
 	if req.Operation != admissionv1.Create {
@@ -98,11 +100,27 @@ func decodeVMI(req *admissionv1.AdmissionRequest) (v *kubevirt.VirtualMachineIns
 	if req.Kind.Group != kubevirt.GroupVersion.Group || req.Kind.Kind != "VirtualMachineInstance" {
 		return v, false, fmt.Errorf("a %s of %s is no VMI: rule of the webhook configuration", req.Kind.Kind, req.Kind.Group)
 	}
-	if err := json.Unmarshal(req.Object.Raw, v); err != nil {
+	head := &metav1.PartialObjectMetadata{}
+	if err := utiljson.Unmarshal(req.Object.Raw, head); err != nil {
+		return v, false, fmt.Errorf("decode a VirtualMachineInstance: %w", err)
+	}
+	v.ObjectMeta = head.ObjectMeta
+	v.Namespace = req.Namespace
+	if v.Labels[v1alpha1.LabelDeviceReference] != v1alpha1.ValueTrue {
+		return v, true, nil
+	}
+	object := map[string]any{}
+	if err := utiljson.Unmarshal(req.Object.Raw, &object); err != nil {
+		return v, false, fmt.Errorf("decode a VirtualMachineInstance: %w", err)
+	}
+	if err := cluster.CheckQuantities(attach.Named(v), object); err != nil {
+		return v, false, err
+	}
+	if err := utiljson.Unmarshal(req.Object.Raw, v); err != nil {
 		return v, false, fmt.Errorf("decode a VirtualMachineInstance: %w", err)
 	}
 	v.Namespace = req.Namespace
-	return v, v.Labels[v1alpha1.LabelDeviceReference] != v1alpha1.ValueTrue, nil
+	return v, false, nil
 }
 
 // write writes what a start gives into the VMI, and changes nothing else of it: fields

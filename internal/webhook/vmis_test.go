@@ -77,6 +77,15 @@ func vmiRequest(raw string) *admissionv1.AdmissionRequest {
 	}
 }
 
+// A field is the one that KubeVirt reads: another spelling hides nothing.
+func TestVMIsAreReadAsKubeVirtReads(t *testing.T) {
+	raw := strings.Replace(vmiOfAcme, `"devices":{`, `"resources":{"requests":{"x/y":"1"}},"Resources":null,"devices":{`, 1)
+	v, skip, err := decodeVMI(&admissionv1.AdmissionRequest{Operation: admissionv1.Create, Kind: vmiRequest(raw).Kind, Object: runtime.RawExtension{Raw: []byte(raw)}})
+	if q := v.Spec.Domain.Resources.Requests["x/y"]; skip || err != nil || q.String() != "1" {
+		t.Errorf("skip %t, error %v, x/y is %s", skip, err, q.String())
+	}
+}
+
 // A VMI gets its name, its id and its gpus; what else it has stays, whether gpuctl knows
 // it or not.
 func TestVMIs(t *testing.T) {
@@ -96,10 +105,13 @@ func TestVMIs(t *testing.T) {
 		text   string
 		asked  int
 	}{
-		"refused":     {nil, diagnose.NoDevice("o", "acme", "a"), http.StatusForbidden, "GPU0632: there is no GPUDevice a in namespace acme", 1},
-		"not judged":  {nil, errors.New("dial 10.0.0.1"), http.StatusServiceUnavailable, "GPU0601: the request could not be judged; try again", 1},
-		"another":     {func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Pod" }, nil, http.StatusServiceUnavailable, "GPU0601: the request could not be judged; try again", 0},
-		"no JSON":     {func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata":[]}`) }, nil, http.StatusServiceUnavailable, "GPU0601: the request could not be judged; try again", 0},
+		"refused":    {nil, diagnose.NoDevice("o", "acme", "a"), http.StatusForbidden, "GPU0632: there is no GPUDevice a in namespace acme", 1},
+		"not judged": {nil, errors.New("dial 10.0.0.1"), http.StatusServiceUnavailable, "GPU0601: the request could not be judged; try again", 1},
+		"another":    {func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Pod" }, nil, http.StatusServiceUnavailable, "GPU0601: the request could not be judged; try again", 0},
+		"no JSON":    {func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata":[]}`) }, nil, http.StatusServiceUnavailable, "GPU0601: the request could not be judged; try again", 0},
+		"no end": {func(r *admissionv1.AdmissionRequest) {
+			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte(`"devices":{`), []byte(`"resources":{"limits":{"x/y":"1e-100000000"}},"devices":{`), 1)
+		}, nil, http.StatusForbidden, "GPU0649: spec.domain.resources.limits.x/y is 1e-100000000, and nobody can reckon with that", 0},
 		"an update":   {func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }, nil, 0, "", 0},
 		"not labeled": {func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata":{}}`) }, nil, 0, "", 0},
 	} {

@@ -290,6 +290,7 @@ func (m *market) refusesStarts() {
 		"a name in domain.resources":  {with(`{"devices":["b"]}`, set(map[string]any{h200: "1", "memory": "64Mi"}, "spec", "domain", "resources", "requests")), "GPU0511"},
 		"a raw name beside a device":  {with(`{"devices":["b"]}`, set([]any{map[string]any{"name": "x", "deviceName": h200}}, "spec", "domain", "devices", "gpus")), "GPU0638: x asks for " + h200},
 		"a host device beside it":     {with(`{"devices":["b"]}`, set([]any{map[string]any{"name": "x", "deviceName": h200}}, "spec", "domain", "devices", "hostDevices")), "GPU0638: x asks for " + h200},
+		"a quantity without an end":   {with(`{"devices":["b"]}`, set(map[string]any{"example.com/x": "1e100000000", "memory": "64Mi"}, "spec", "domain", "resources", "requests")), "GPU0649: spec.domain.resources.requests.example.com/x is "},
 		"the label without a mapping": {with(`{}`, nil), "GPU0630"},
 	} {
 		before := m.stored()

@@ -56,7 +56,7 @@ func TestOrdersAreJudged(t *testing.T) {
 	s.installController("orders.enabled=true")
 	t.Logf("installed after %s", time.Since(began).Round(time.Millisecond))
 	proxy := s.serve(s.webhookService(), webhookPort)
-	s.class("h200", "{resourceName: "+h200+", maxCount: 4}")
+	s.allowsAtOnce()
 	s.class("vgpu", "{resourceName: nvidia.com/GRID_T4-16Q}")
 	s.class("licensed", "{resourceName: "+h200+", entitlement: vgpu}")
 	going := s.class("going", "{resourceName: "+h200+"}")
@@ -72,6 +72,25 @@ func TestOrdersAreJudged(t *testing.T) {
 		return s.place(ctx, s.order("default", "still", "h200", 1), true)
 	})
 	s.survivesOutage()
+}
+
+// allowsAtOnce has orders allowed right after their class, or their namespace, was made.
+func (s *stage) allowsAtOnce() {
+	s.t.Helper()
+	s.class("h200", "{resourceName: "+h200+", maxCount: 4}")
+	if err := s.place(s.t.Context(), s.order("default", "first", "h200", 1), true); err != nil {
+		s.t.Errorf("an order right after the first class: %v", err)
+	}
+	for n := range 5 {
+		class := fmt.Sprintf("new-%d", n)
+		s.class(class, "{resourceName: "+h200+"}")
+		if err := s.place(s.t.Context(), s.order("default", "first", class, 1), true); err != nil {
+			s.t.Errorf("an order right after its class: %v", err)
+		}
+		if err := s.place(s.t.Context(), s.order(s.Namespace(), "first", class, 1), true); err != nil {
+			s.t.Errorf("an order right after its namespace: %v", err)
+		}
+	}
 }
 
 // finalize deletes a cluster-wide object that does not go until the test ends.

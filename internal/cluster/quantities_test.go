@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gpuctl/gpuctl/internal/manifest"
+)
+
+// What a pod asks for beyond all numbers counts as more than there is. Without a bound
+// this test does not end.
+func TestRequestsEnd(t *testing.T) {
+	pod := &corev1.Pod{Spec: *decodeInto[corev1.PodSpec](t, `
+overhead: {example.com/x: 1e100000000}
+initContainers: [{name: i, resources: {requests: {cpu: 1e100000000, memory: 64Mi}}}]
+containers:
+- {name: a, resources: {requests: {cpu: 1500m, example.com/x: 1e100000000, example.com/y: "0e100000000"}}}
+- {name: b, resources: {requests: {cpu: 500m, example.com/x: 1e99999999, example.com/y: "3", example.com/z: -1e100000000}}}
+`)}
+	before := pod.DeepCopy()
+	got := requested(pod)
+	want := amounts{"cpu": beyond, "memory": 64 << 20, "example.com/x": beyond, "example.com/y": 3, "example.com/z": 0}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := pod.Spec.Containers[0].Resources.Requests["example.com/x"]; got != before.Spec.Containers[0].Resources.Requests["example.com/x"] {
+		t.Errorf("the pod itself has %s now", got.String())
+	}
+	if tame := (&corev1.Pod{Spec: *decodeInto[corev1.PodSpec](t, `containers: [{name: a, resources: {requests: {cpu: 100m, memory: 1.5Gi, x.io/y: 1e3}}}]`)}); reckonable(tame) != tame {
+		t.Error("a usual pod is copied")
+	}
+	if q := resource.MustParse("1" + strings.Repeat("0", 200)); !boundless(q) {
+		t.Error("a number of 201 digits can be reckoned with")
+	}
+}
+
+func TestCheckQuantities(t *testing.T) {
+	for text, want := range map[string]string{
+		"{spec: {a: {b: [x, {memory: 64Gi}]}, serial: 1e999}}": "",
+		"{metadata: {name: 1e1000}}":                           "",
+		"{spec: {b: 1e1000, a: [{c: 64Gi}, {c: 1e-1000}]}}":    "GPU0649: spec.a[1].c is 1e-1000, and nobody can reckon with that",
+		"{spec: 1e1000}": "GPU0649: spec is 1e1000, and nobody can reckon with that",
+	} {
+		got := ""
+		if err := CheckQuantities("it", *decodeInto[manifest.Object](t, strings.NewReplacer("1e", `"1e`, "1000", `1000"`, "999", `999"`).Replace(text))); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
