@@ -102,8 +102,7 @@ func TestSimulate(t *testing.T) {
 // TestSimulateBundle says of a bundle what it does not have.
 func TestSimulateBundle(t *testing.T) {
 	file := packed(t, ordersFile, func(text string) string {
-		text = strings.Replace(text, `count: 16}`, `count: 2}`, 1)
-		return strings.ReplaceAll(text, `metadata: {annotations: {gpuctl.dev/devices`, `metadata: {labels: {gpuctl.dev/device-reference: "true"}, annotations: {gpuctl.dev/devices`)
+		return strings.Replace(text, `count: 16}`, `count: 2}`, 1)
 	})
 	var got strings.Builder
 	for _, line := range []string{"order --class h200 -n tenant-blue", "vm good -n tenant-acme", "vm garbled -n tenant-blue", "drain worker-1"} {
