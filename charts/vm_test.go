@@ -1,11 +1,14 @@
 package charts_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chartutil"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -50,10 +53,10 @@ func readMachine(t *testing.T, files map[string]string) (m machine) {
 			case err != nil:
 			case o.Kind == "VirtualMachine":
 				m.vm = &kubevirtv1.VirtualMachine{}
-				err = yaml.UnmarshalStrict([]byte(document), m.vm)
+				err = strictly(document, m.vm)
 			case o.Kind == "GPUDevice":
 				var d v1alpha1.GPUDevice
-				err = yaml.UnmarshalStrict([]byte(document), &d)
+				err = strictly(document, &d)
 				m.devices = append(m.devices, d)
 			case o.Kind == "Secret":
 				var s struct{ StringData map[string]string }
@@ -72,6 +75,17 @@ func readMachine(t *testing.T, files map[string]string) (m machine) {
 		t.Fatal("there is no VM")
 	}
 	return m
+}
+
+// strictly reads YAML as an API server does, which takes no number for a string.
+func strictly(document string, out any) error {
+	data, err := yaml.YAMLToJSONStrict([]byte(document))
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(out)
 }
 
 func TestVMTemplates(t *testing.T) {
@@ -109,6 +123,14 @@ func TestVMReferences(t *testing.T) {
 			map[string]v1alpha1.GPUDeviceSpec{strings.Repeat("a-b-", 9) + "a-b-nineteen-characters": order("h200", 1)},
 			&v1alpha1.References{Devices: []string{strings.Repeat("a-b-", 9) + "a-b-nineteen-characters"}},
 		},
+		"a release that is cut off within dashes": {
+			strings.Repeat("a", 37) + "---b", "gpus: {orders: [{name: a, class: h200}]}",
+			map[string]v1alpha1.GPUDeviceSpec{strings.Repeat("a", 37) + "-a": order("h200", 1)},
+			&v1alpha1.References{Devices: []string{strings.Repeat("a", 37) + "-a"}},
+		},
+		"a release that YAML takes for a number": {"123", "gpus: {orders: [{name: '1', class: '200'}]}", map[string]v1alpha1.GPUDeviceSpec{"123-1": order("200", 1)}, &v1alpha1.References{Devices: []string{"123-1"}}},
+		"a release that YAML takes for a truth":  {"true", "{}", map[string]v1alpha1.GPUDeviceSpec{}, nil},
+		"a VM that YAML takes for nothing":       {"trainer", "{name: 'null', gpus: {orders: [{name: e3, class: h200}]}}", map[string]v1alpha1.GPUDeviceSpec{"null-e3": order("h200", 1)}, &v1alpha1.References{Devices: []string{"null-e3"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := trainer
@@ -118,6 +140,9 @@ func TestVMReferences(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := readMachine(t, files)
+			if problems := validation.IsDNS1123Label(m.vm.Name); len(problems) > 0 || m.vm.Labels["app.kubernetes.io/instance"] != tc.release {
+				t.Errorf("the VM has the name %q and the labels %v: %q", m.vm.Name, m.vm.Labels, problems)
+			}
 			orders := map[string]v1alpha1.GPUDeviceSpec{}
 			for i := range m.devices {
 				orders[m.devices[i].Name] = m.devices[i].Spec
@@ -198,7 +223,7 @@ func TestVMRefuses(t *testing.T) {
 		"a name with a dot":        {"gpus: {orders: [{name: a.b, class: h200}]}", "gpus.orders.0.name"},
 		"a name too long":          {"gpus: {orders: [{name: twenty-characters-xy, class: h200}]}", "gpus.orders.0.name"},
 		"an order twice":           {"gpus: {orders: [{name: a, class: h200}, {name: a, class: h200}]}", "a device is there twice"},
-		"an order and a device":    {"gpus: {orders: [{name: a, class: h200}], devices: [trainer-a]}", "a device is there twice"},
+		"an order and a device":    {"gpus: {orders: [{name: a, class: h200}], devices: [b, trainer-a, c]}", "a device is there twice: trainer-a\n"},
 		"a template with a name":   {"gpus: {templates: [{name: a, class: h200}]}", "name"},
 		"a VM's name":              {"name: Trainer", "name"},
 		"run strategy":             {"runStrategy: Sometimes", "runStrategy"},
@@ -207,7 +232,7 @@ func TestVMRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := renderAs(t, loadChart(t, vmChart), tc.values, trainer)
-			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "/", "."), tc.want) {
+			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error()+"\n", "/", "."), tc.want) {
 				t.Errorf("the error is %v, want one about %s", err, tc.want)
 			}
 		})

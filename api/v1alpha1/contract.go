@@ -105,7 +105,7 @@ func DecodeResourceNames(data map[string]string) ([]string, error) {
 		return nil, fmt.Errorf("read ConfigMap %s: it has no key %q", SettingsName, SettingResourceNames)
 	}
 	names := []string{}
-	if err := decodeStrictly(text, &names); err != nil {
+	if _, err := decodeStrictly(text, &names); err != nil {
 		return nil, fmt.Errorf("read %s of ConfigMap %s: want a JSON list of strings: %w", SettingResourceNames, SettingsName, err)
 	}
 	var errs []error

@@ -56,9 +56,9 @@ func TestDecodeResourceNames(t *testing.T) {
 		"no key":               {data: map[string]string{"other": "x"}, wrong: []string{"ConfigMap gpuctl-settings", `no key "resourceNames"`}},
 		"empty":                {data: value(``), wrong: []string{"resourceNames of ConfigMap gpuctl-settings", "want a JSON list of strings", "it is empty"}},
 		"null":                 {data: value(`null`), wrong: []string{"want a JSON list of strings", "it is null"}},
-		"a string":             {data: value(`"nvidia.com/A"`), wrong: []string{"want a JSON list of strings"}},
+		"a string":             {data: value(`"nvidia.com/A"`), wrong: []string{"want a JSON list of strings: a string where a list is expected"}},
 		"YAML":                 {data: value("- nvidia.com/A"), wrong: []string{"want a JSON list of strings"}},
-		"a number":             {data: value(`[1]`), wrong: []string{"want a JSON list of strings"}},
+		"a number":             {data: value(`[1]`), wrong: []string{"want a JSON list of strings: [0]: the number 1 where a string is expected"}},
 		"cut off":              {data: value(`["nvidia.com/A"`), wrong: []string{"want a JSON list of strings"}},
 		"something follows":    {data: value(`["nvidia.com/A"] ["nvidia.com/B"]`), wrong: []string{"something follows"}},
 		"garbage follows":      {data: value(`["nvidia.com/A"]]`), wrong: []string{"something follows"}},
@@ -133,6 +133,7 @@ func TestDecodeReferences(t *testing.T) {
 		"resource as class": {text: `{"templates":[{"class":"nvidia.com/A"}]}`, wrong: []string{`templates[0].class: "nvidia.com/A"`}},
 		"65 units":          {text: `{"templates":[{"class":"h200","count":65}]}`, wrong: []string{"templates[0].count: 65 is not between 1 and 64"}},
 		"negative":          {text: `{"templates":[{"class":"h200","count":-1}]}`, wrong: []string{"templates[0].count: -1"}},
+		"0 units":           {text: `{"templates":[{"class":"h200"},{"class":"h200","count":0}]}`, wrong: []string{"templates[1].count: 0 is not between 1 and 64"}},
 		"something follows": {text: `{"devices":["a"]}{}`, wrong: []string{"something follows"}},
 
 		"in capitals":                {text: `{"Devices":["a"]}`, wrong: []string{`want {"devices":["NAME"]`, `Devices: the field is written "devices"`}},
@@ -145,10 +146,28 @@ func TestDecodeReferences(t *testing.T) {
 		"a device is null":           {text: `{"devices":["a",null]}`, wrong: []string{"devices[1] is null"}},
 		"a template is null":         {text: `{"templates":[null]}`, wrong: []string{"templates[0] is null"}},
 		"count is null":              {text: `{"templates":[{"class":"h200","count":null}]}`, wrong: []string{"templates[0].count is null"}},
+
+		"count is a string":     {text: `{"templates":[{"class":"h200"},{"class":"x","count":"4"}]}`, wrong: []string{":1}]}: templates[1].count: a string where a whole number is expected"}},
+		"count is a fraction":   {text: `{"templates":[{"class":"x","count":1.5}]}`, wrong: []string{":1}]}: templates[0].count: the number 1.5 where a whole number is expected"}},
+		"count is written 4.0":  {text: `{"templates":[{"class":"x","count":4.0}]}`, wrong: []string{"templates[0].count: the number 4.0 where a whole number is expected"}},
+		"count is far too much": {text: `{"templates":[{"class":"x","count":4294967297}]}`, wrong: []string{"templates[0].count: the number 4294967297 is out of range"}},
+		"count is true":         {text: `{"templates":[{"class":"x","count":true}]}`, wrong: []string{"templates[0].count: true or false where a whole number is expected"}},
+		"count is a list":       {text: `{"templates":[{"class":"x","count":[4]}]}`, wrong: []string{"templates[0].count: a list where a whole number is expected"}},
+		"a number as device":    {text: `{"devices":["a",7]}`, wrong: []string{"devices[1]: the number 7 where a string is expected"}},
+		"an object as device":   {text: `{"devices":[{"name":"a"}]}`, wrong: []string{"devices[0]: an object where a string is expected"}},
+		"devices are a string":  {text: `{"devices":"a"}`, wrong: []string{"devices: a string where a list is expected"}},
+		"devices are an object": {text: `{"devices":{"a":1}}`, wrong: []string{"devices: an object where a list is expected"}},
+		"a string as template":  {text: `{"templates":["h200"]}`, wrong: []string{"templates[0]: a string where an object is expected"}},
+		"templates are one":     {text: `{"templates":{"class":"h200"}}`, wrong: []string{"templates: an object where a list is expected"}},
+		"class is a number":     {text: `{"templates":[{"class":200}]}`, wrong: []string{"templates[0].class: the number 200 where a string is expected"}},
+		"a list":                {text: `["a"]`, wrong: []string{":1}]}: a list where an object is expected"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := v1alpha1.DecodeReferences(tc.text)
 			says(t, err, tc.wrong)
+			if err != nil && strings.Contains(err.Error(), "Go ") {
+				t.Errorf("a word for programmers in the error: %v", err)
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("references (-want +got):\n%s", diff)
 			}

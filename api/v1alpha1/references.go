@@ -26,7 +26,7 @@ type References struct {
 type Template struct {
 	// Class is the name of a GPUClass.
 	Class string `json:"class"`
-	// Count is how many units: 0, or absent, is 1.
+	// Count is how many units: 1 where it is not written. It is never written as 0.
 	Count int32 `json:"count,omitempty"`
 }
 
@@ -45,14 +45,17 @@ func EncodeReferences(r References) string {
 // Errors are for the tenant: they name the entry that is wrong, and what to write.
 func DecodeReferences(text string) (References, error) {
 	var r References
-	if err := decodeStrictly(text, &r); err != nil {
+	written, err := decodeStrictly(text, &r)
+	if err != nil {
 		return References{}, fmt.Errorf(`read annotation %s: want {"devices":["NAME"],"templates":[{"class":"NAME","count":1}]}: %w`, AnnotationDevices, err)
+	}
+	for i := range r.Templates {
+		if !written[fmt.Sprintf("templates[%d].count", i)] {
+			r.Templates[i].Count = 1
+		}
 	}
 	if err := r.check(); err != nil {
 		return References{}, fmt.Errorf("read annotation %s: %w", AnnotationDevices, err)
-	}
-	for i := range r.Templates {
-		r.Templates[i].Count = max(r.Templates[i].Count, 1)
 	}
 	return r, nil
 }
@@ -76,7 +79,7 @@ func (r References) check() error {
 		if len(validation.IsDNS1123Label(t.Class)) > 0 {
 			return fmt.Errorf("templates[%d].class: %q is not the name of a GPUClass", i, t.Class)
 		}
-		if t.Count < 0 || t.Count > MaxUnitsPerDevice {
+		if t.Count < 1 || t.Count > MaxUnitsPerDevice {
 			return fmt.Errorf("templates[%d].count: %d is not between 1 and %d", i, t.Count, MaxUnitsPerDevice)
 		}
 	}

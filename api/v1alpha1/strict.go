@@ -6,17 +6,24 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
 // decodeStrictly reads one JSON value that has one reading only: nothing is after it,
 // nothing in it is null, and its fields are known, by their exact names, and there once.
-func decodeStrictly(text string, out any) error {
-	if err := decode(text, out); err != nil {
-		return err
+// It returns the fields that are there.
+func decodeStrictly(text string, out any) (members, error) {
+	err := decode(text, out)
+	var mistyped *json.UnmarshalTypeError
+	if err != nil && !errors.As(err, &mistyped) {
+		return nil, err
 	}
-	_, err := membersOf(text, reflect.TypeOf(out).Elem())
-	return err
+	m, wrong := membersOf(text, reflect.TypeOf(out).Elem())
+	if wrong != nil {
+		return nil, wrong
+	}
+	return m, err
 }
 
 // decode reads one JSON value and nothing after it, without fields that are not known.
@@ -43,14 +50,17 @@ func decode(text string, out any) error {
 // members has the path of each member of a JSON value: "batch[0].uid".
 type members map[string]bool
 
-// membersOf returns the members of a value that decode took for the type.
+// membersOf returns the members of a value that decode took for the type, or would have
+// but for one that is of another kind, which the error names.
 func membersOf(text string, t reflect.Type) (members, error) {
 	m := members{}
-	return m, m.add(json.NewDecoder(strings.NewReader(text)), "", t)
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	return m, m.add(d, "", t)
 }
 
-// add reads one value. It refuses members that are there twice or in another spelling
-// than the type's, and null but for the placement of a ledger's entry.
+// add reads one value. It refuses members that are there twice, in another spelling or of
+// another kind than the type's, and null but for the placement of a ledger's entry.
 func (m members) add(d *json.Decoder, path string, t reflect.Type) error {
 	token, err := d.Token()
 	if err != nil {
@@ -58,6 +68,9 @@ func (m members) add(d *json.Decoder, path string, t reflect.Type) error {
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if wrong := mistake(token, t); wrong != "" {
+		return errors.New(strings.TrimPrefix(path+": "+wrong, ": "))
 	}
 	switch token {
 	case nil:
@@ -102,4 +115,52 @@ func (m members) addMember(d *json.Decoder, path string, t reflect.Type) error {
 		}
 	}
 	return fmt.Errorf("%s is no field", path)
+}
+
+// mistake says in which way a value, of which token is the first, is none for the type.
+// Types that read themselves have none, and null is for others to judge.
+func mistake(token json.Token, t reflect.Type) string {
+	if token == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return ""
+	}
+	is, want := kindOf(token), "a whole number" // all that our types have beside these
+	switch t.Kind() {
+	case reflect.String:
+		want = "a string"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Slice:
+		want = "a list"
+	case reflect.Struct:
+		want = "an object"
+	default:
+		number, _ := token.(json.Number)
+		switch _, err := strconv.ParseInt(number.String(), 10, t.Bits()); {
+		case err == nil:
+			return ""
+		case errors.Is(err, strconv.ErrRange):
+			return is + " is out of range"
+		}
+	}
+	if is == want {
+		return ""
+	}
+	return is + " where " + want + " is expected"
+}
+
+// kindOf names the value that begins with the token.
+func kindOf(token json.Token) string {
+	switch v := token.(type) {
+	case bool:
+		return "true or false"
+	case json.Number:
+		return "the number " + v.String()
+	case json.Delim:
+		if v == '[' {
+			return "a list"
+		}
+		return "an object"
+	default:
+		return "a string"
+	}
 }

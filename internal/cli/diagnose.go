@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuctl/gpuctl/internal/cluster"
 	"github.com/gpuctl/gpuctl/internal/diagnose"
 )
 
@@ -74,6 +75,11 @@ func runDiagnose(ctx context.Context, s *streams, flags *diagnoseFlags, out *out
 	if flags.offline() && subject.Name != "" {
 		flags.scope(m.docs)
 	}
+	if subject.Kind == "vm" {
+		if err := cluster.HasTemplate(m.docs, cluster.Named{Namespace: subject.Namespace, Name: subject.Name}); err != nil {
+			return err
+		}
+	}
 	e, notes, err := flags.evidence(&m)
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", note)
@@ -118,12 +124,7 @@ func (f *diagnoseFlags) subject(args []string) (diagnose.Subject, error) {
 		return diagnose.Subject{}, nil
 	}
 	kind, name, ok := strings.Cut(args[0], "/")
-	known := map[string]string{
-		"vm": "vm", "vms": "vm", "virtualmachine": "vm", "virtualmachines": "vm",
-		"vmi": "vmi", "vmis": "vmi", "virtualmachineinstance": "vmi", "virtualmachineinstances": "vmi",
-		"node": "node", "nodes": "node", "no": "node",
-		"device": "device", "devices": "device", "gpudevice": "device", "gpudevices": "device",
-	}[strings.ToLower(kind)]
+	known := kindOf(kind)
 	if !ok || known == "" || name == "" || strings.Contains(name, "/") {
 		return diagnose.Subject{}, usagef("%q: want vm/NAME, vmi/NAME, node/NAME or device/NAME, with -n NAMESPACE for all but a node", args[0])
 	}
@@ -132,6 +133,25 @@ func (f *diagnoseFlags) subject(args []string) (diagnose.Subject, error) {
 		subject.Namespace = f.namespaceOr("default")
 	}
 	return subject, nil
+}
+
+// kindOf understands how kubectl writes a kind; "" is none that has a chain.
+func kindOf(word string) string {
+	return map[string]string{
+		"vm": "vm", "vms": "vm", "virtualmachine": "vm", "virtualmachines": "vm",
+		"vmi": "vmi", "vmis": "vmi", "virtualmachineinstance": "vmi", "virtualmachineinstances": "vmi",
+		"node": "node", "nodes": "node", "no": "node",
+		"device": "device", "devices": "device", "gpudevice": "device", "gpudevices": "device",
+	}[strings.ToLower(word)]
+}
+
+// nameOf reads NAME or KIND/NAME, of one of the kinds; false for anything else.
+func nameOf(arg string, kinds ...string) (string, bool) {
+	kind, name, ok := strings.Cut(arg, "/")
+	if !ok {
+		return arg, true
+	}
+	return name, slices.Contains(kinds, kindOf(kind)) && name != "" && !strings.Contains(name, "/")
 }
 
 // notAmong says that the subject was not found, and where it may be, or that nobody

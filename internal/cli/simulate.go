@@ -54,6 +54,19 @@ func (f *simulateFlags) addDrain(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("drain", completeNodes)
 }
 
+// nodeNames reads the names of nodes: NAME or node/NAME.
+func nodeNames(args []string) ([]string, error) {
+	var names []string
+	for _, arg := range args {
+		name, ok := nameOf(arg, "node")
+		if !ok {
+			return nil, usagef("%q: want the NAME of a node", arg)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 func completeNodes(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return found(typed(cmd).names(cmd.Context(), "node"))
 }
@@ -78,6 +91,9 @@ func (f *simulateFlags) scenery(ctx context.Context, s *streams, n need) (*scene
 	var beside []manifest.Document
 	out := &scenery{}
 	var err error
+	if f.drain, err = nodeNames(f.drain); err != nil {
+		return nil, err
+	}
 	if len(f.files) > 0 {
 		if out.material, err = f.fromFiles(s); err != nil {
 			return nil, err
@@ -152,6 +168,18 @@ func (c *scenery) complete(s *streams) error {
 		}
 	}
 	return nil
+}
+
+// knows returns an error for a namespace that is not there. All that are were read.
+func (c *scenery) knows(namespace string) error {
+	where, list := "the cluster has", "; kubectl get namespaces lists them"
+	switch {
+	case slices.ContainsFunc(c.docs, func(d manifest.Document) bool { return d.Kind() == "Namespace" && d.Meta("name") == namespace }):
+		return nil
+	case c.client == nil:
+		where, list = "the files have", ""
+	}
+	return fmt.Errorf("%s no namespace %q; give that of the order or the VM with -n%s", where, namespace, list)
 }
 
 // without takes nodes away, and what runs there.

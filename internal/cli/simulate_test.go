@@ -42,12 +42,14 @@ func TestSimulate(t *testing.T) {
 			"order --class h200-fast --count 2 -n tenant-blue CLUSTER --drain worker-1 -o wide",
 			"order --class h200 --count 2 -n tenant-blue CLUSTER -f roomy.yaml --drain worker-1 -o yaml",
 			"order --class h200 -n tenant-blue CLUSTER --drain worker-1 --drain worker-1",
+			"order --class h200 -n tenant-blue CLUSTER --drain node/worker-1 --drain worker-1",
 			"order --class h200 -n tenant-blue CLUSTER --drain worker-9",
 		},
 		"vm": {
 			"vm idle -n tenant-blue CLUSTER -o wide",
 			"vm runner -n tenant-acme CLUSTER -o wide",
 			"vm runner -n tenant-acme CLUSTER --drain worker-1",
+			"vm vm/runner -n tenant-acme CLUSTER --drain nodes/worker-1",
 			"vm runner -n tenant-acme CLUSTER --drain worker-2",
 			"vm runner -n tenant-acme CLUSTER -f roomy.yaml --drain worker-1 -o json",
 			"vm new -n tenant-blue CLUSTER -f fits.yaml -o wide",
@@ -74,12 +76,12 @@ func TestSimulate(t *testing.T) {
 			"drain worker-2 CLUSTER -o json",
 			"drain worker-2 worker-1 CLUSTER -o yaml",
 			"drain worker-2 CLUSTER -f alone-runs.yaml",
-			"drain worker-4 CLUSTER",
+			"drain node/worker-4 CLUSTER",
 			"drain worker-9 CLUSTER",
 		},
 		"usage": {
 			"", "-h", "nothing", "order CLUSTER", "order --class h200 --count 0 CLUSTER", "order --class h200 --times 0 CLUSTER", "order --class h200 CLUSTER --context x", "order --class h200 -f fits.yaml", "drain worker-1 -f fits.yaml",
-			"vm", "vm tenant-blue/idle CLUSTER", "vm nobody -n tenant-blue CLUSTER", "vm plain -n tenant-blue CLUSTER -f unlabelled.yaml", "vm CLUSTER", "drain", "drain worker-1 CLUSTER -o name",
+			"vm", "vm tenant-blue/idle CLUSTER", "vm node/idle CLUSTER", "vm vm/ CLUSTER", "vm new -n nowhere CLUSTER -f fits.yaml", "order --class h200 CLUSTER --drain vm/x", "drain node/ CLUSTER", "vm nobody -n tenant-blue CLUSTER", "vm plain -n tenant-blue CLUSTER -f unlabelled.yaml", "vm CLUSTER", "drain", "drain worker-1 CLUSTER -o name",
 		},
 	}
 	for name, lines := range tests {
@@ -102,8 +104,7 @@ func TestSimulate(t *testing.T) {
 // TestSimulateBundle says of a bundle what it does not have.
 func TestSimulateBundle(t *testing.T) {
 	file := packed(t, ordersFile, func(text string) string {
-		text = strings.Replace(text, `count: 16}`, `count: 2}`, 1)
-		return strings.ReplaceAll(text, `metadata: {annotations: {gpuctl.dev/devices`, `metadata: {labels: {gpuctl.dev/device-reference: "true"}, annotations: {gpuctl.dev/devices`)
+		return strings.Replace(text, `count: 16}`, `count: 2}`, 1)
 	})
 	var got strings.Builder
 	for _, line := range []string{"order --class h200 -n tenant-blue", "vm good -n tenant-acme", "vm garbled -n tenant-blue", "drain worker-1"} {

@@ -34,6 +34,10 @@ Exit codes: 0 all have a place, 1 something is lost or does not start any more, 
 }
 
 func (f *simulateFlags) drained(ctx context.Context, s *streams, nodes []string) error {
+	nodes, err := nodeNames(nodes)
+	if err != nil {
+		return err
+	}
 	all, err := f.scenery(ctx, s, need{launchers: true})
 	if err != nil {
 		return err

@@ -66,12 +66,15 @@ func (f *orderFlags) run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	namespace := f.namespaceOr("default")
+	if err := all.knows(namespace); err != nil {
+		return err
+	}
 	t, v, err := all.after(ctx, f.drain, cluster.Named{})
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	namespace := f.namespaceOr("default")
 	v.Subject = fmt.Sprintf("%d x %s in %s", f.count, f.class, namespace)
 	v.Asked = int(f.times)
 	order := books.Order{Object: "GPUDevice " + namespace + "/simulated", Namespace: namespace, Class: f.class, Count: f.count}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -69,6 +68,9 @@ func (f *simulateFlags) vm(ctx context.Context, s *streams, args []string) error
 	case !m.Refers():
 		return fmt.Errorf("VM %s names no devices: nothing would be taken for it; docs/vms.md says how it names them", name)
 	}
+	if err := all.knows(name.Namespace); err != nil {
+		return err
+	}
 	node, runs := cluster.Running(all.docs, name)
 	if runs && !slices.Contains(f.drain, node) {
 		all.docs = cluster.Stop(all.docs, map[cluster.Named]bool{name: true})
@@ -91,10 +93,11 @@ func (f *simulateFlags) vm(ctx context.Context, s *streams, args []string) error
 // subject finds out which VM is asked about.
 func (f *simulateFlags) subject(all *scenery, args []string) (cluster.Named, error) {
 	if len(args) > 0 {
-		if strings.Contains(args[0], "/") {
+		name, ok := nameOf(args[0], "vm", "vmi")
+		if !ok {
 			return cluster.Named{}, usagef("%q: want the NAME of a VM, and its namespace with -n", args[0])
 		}
-		return cluster.Named{Namespace: f.namespaceOr("default"), Name: args[0]}, nil
+		return cluster.Named{Namespace: f.namespaceOr("default"), Name: name}, nil
 	}
 	machines, err := cluster.Startables(all.given)
 	if err != nil {

@@ -60,17 +60,26 @@ func readMachine(f *Facts, d *manifest.Document, spec ...string) {
 	readConditions(f, v.Ref, d)
 }
 
-// readReferences reads which devices a machine names.
-// readReferences reads label and annotation below the metadata that instances get: a label
-// without the annotation is refused when the VM starts, as an empty annotation is.
+// readReferences reads which devices a machine names below the metadata that instances
+// get. What is refused when it starts is told as it is then: label or annotation alone.
 func readReferences(v *diagnose.VM, object manifest.Object, meta manifest.Path) {
 	annotation, annotated := manifest.Lookup(object, append(slices.Clone(meta), "annotations", v1alpha1.AnnotationDevices))
-	_, labelled := manifest.Lookup(object, append(slices.Clone(meta), "labels", v1alpha1.LabelDeviceReference))
+	label, labelled := manifest.Lookup(object, append(slices.Clone(meta), "labels", v1alpha1.LabelDeviceReference))
 	switch {
 	case !annotated && !labelled:
 		return
 	case !annotated:
 		v.BadOrders = "it has the label " + v1alpha1.LabelDeviceReference + " without the annotation " + v1alpha1.AnnotationDevices + ": write both, or neither"
+		return
+	case !labelled:
+		v.BadOrders = "it has the annotation " + v1alpha1.AnnotationDevices + " without the label " + v1alpha1.LabelDeviceReference + ": write both, or neither"
+		return
+	case label != v1alpha1.ValueTrue:
+		is, ok := label.(string)
+		if is = fmt.Sprintf("%q: write %q", is, v1alpha1.ValueTrue); !ok {
+			is = fmt.Sprintf("no string: write %q with its quotes", v1alpha1.ValueTrue)
+		}
+		v.BadOrders = Scrub("its label " + v1alpha1.LabelDeviceReference + " is " + is)
 		return
 	}
 	written, _ := annotation.(string)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -62,6 +63,24 @@ func compareNamed(a, b Named) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// errNoTemplate is about a VirtualMachine that KubeVirt would not take.
+var errNoTemplate = errors.New("it has no template")
+
+// HasTemplate returns an error for a VirtualMachine of the documents that has none: there
+// is nothing to say about it.
+func HasTemplate(docs []manifest.Document, vm Named) error {
+	for i := range docs {
+		d := &docs[i]
+		if d.Kind() != kindVM || group(d) != kubevirtv1.GroupVersion.Group || vm != (Named{d.Meta("namespace"), d.Meta("name")}) {
+			continue
+		}
+		if template, _ := manifest.Lookup(d.Object, manifest.Path{"spec", "template"}); template == nil {
+			return fmt.Errorf("read %s: %w", d.Ref(), errNoTemplate)
+		}
+	}
+	return nil
+}
+
 func startableOf(d *manifest.Document) (s Startable, err error) {
 	if d.Kind() == kindVMI {
 		s.VMI = &kubevirtv1.VirtualMachineInstance{}
@@ -79,7 +98,7 @@ func startableOf(d *manifest.Document) (s Startable, err error) {
 		return s, err
 	}
 	if vm.Spec.Template == nil {
-		return s, fmt.Errorf("it has no template")
+		return s, errNoTemplate
 	}
 	s = Startable{Named: Named{vm.Namespace, vm.Name}, VM: true, Instancetype: vm.Spec.Instancetype != nil, Halted: halted(d)}
 	controls := true

@@ -1,24 +1,27 @@
 {{/* 40 characters leave room for the names of orders: a device has 60. It has no dots. */}}
 {{- define "gpu-vm.name" -}}
-{{- default .Release.Name .Values.name | replace "." "-" | trunc 40 | trimSuffix "-" -}}
+{{- default .Release.Name .Values.name | replace "." "-" | trunc 40 | regexFind "^.*[^-]" -}}
 {{- end }}
 
 {{/* They never change, also not by another version of the chart: nobody may change a
 device, and a VM whose template changes wants to be restarted. */}}
 {{- define "gpu-vm.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* What the VM wants, as gpuctl reads it; empty when it wants no GPU. */}}
 {{- define "gpu-vm.references" -}}
 {{- $devices := list }}
+{{- $ordered := list }}
 {{- range .Values.gpus.orders }}
-{{- $devices = append $devices (printf "%s-%s" (include "gpu-vm.name" $) .name) }}
+{{- $ordered = append $ordered (printf "%s-%s" (include "gpu-vm.name" $) .name) }}
 {{- end }}
-{{- $devices = concat $devices .Values.gpus.devices }}
-{{- if ne (len $devices) (len (uniq $devices)) }}
-{{- fail (printf "gpus: a device is there twice: %s" (join ", " $devices)) }}
+{{- range concat $ordered .Values.gpus.devices }}
+{{- if has . $devices }}
+{{- fail (printf "gpus: a device is there twice: %s" .) }}
+{{- end }}
+{{- $devices = append $devices . }}
 {{- end }}
 {{- $templates := list }}
 {{- range .Values.gpus.templates }}
