@@ -38,7 +38,7 @@ func (c *workloadCheck) name(w gpu.Workload, name gpu.ResourceName) (Finding, bo
 	}
 	object, values := w.Ref(), Values{"user": w.Ref(), "name": shown(name)}
 	switch {
-	case c.served[name] == 0:
+	case c.served[name] == 0 && len(c.nodes) > 0: // without nodes it is not known
 		values["near"], values["hint"] = c.alternatives(name)
 		return New("GPU0501", object, values), true
 	case c.table.Set && !c.table.Permits(name):
@@ -108,11 +108,12 @@ func (c *workloadCheck) example() string {
 	return "nvidia.com/AD102GL_L40S"
 }
 
+// server says that a node serves the name; "" where none is known to.
 func (c *workloadCheck) server(name gpu.ResourceName) string {
 	for i := range c.nodes {
 		if c.nodes[i].Allocatable[name] > 0 {
-			return "node " + c.nodes[i].Name
+			return " although node " + c.nodes[i].Name + " serves it"
 		}
 	}
-	return "a node"
+	return ""
 }
