@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuctl/gpuctl/api/v1alpha1"
@@ -306,16 +307,15 @@ func (m *market) losesAll() {
 	m.Eventually(placedIn, "an order is met", m.are(v1alpha1.DeviceHeld, "after"))
 }
 
-// uses has a VM use a device, or no longer.
-func (m *market) uses(name string, used bool) {
+// uses has a VMI use a device.
+func (m *market) uses(name string) (vmi *unstructured.Unstructured) {
 	m.t.Helper()
-	patch := `{"status":{"state":"Held","attachment":null}}`
-	if used {
-		patch = `{"status":{"state":"Attached","attachment":{"vmiName":"vm","vmiUID":"1","requestID":"0123456789abcdef0123456789abcdef","since":"` + placedAt + `"}}}`
-	}
+	vmi = m.Create(m.Decode("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: vm, namespace: " + m.acme + "}, spec: {domain: {devices: {}, resources: {requests: {memory: 64Mi}}}}}"))
+	patch := fmt.Sprintf(`{"status":{"state":"Attached","attachment":{"vmiName":"vm","vmiUID":%q,"requestID":"0123456789abcdef0123456789abcdef","since":%q}}}`, vmi.GetUID(), placedAt)
 	if _, err := m.Dynamic().Resource(gpuDevices).Namespace(m.acme).Patch(m.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		m.t.Fatal(err)
 	}
+	return vmi
 }
 
 // leaves uninstalls the release, which is refused while a VM uses a device: devices stay
@@ -323,11 +323,12 @@ func (m *market) uses(name string, used bool) {
 func (m *market) leaves() {
 	t := m.t
 	t.Helper()
-	m.uses("after", true)
+	vmi := m.uses("after")
 	if code, _, stderr := m.gpuctl("uninstall"); code != 1 || !strings.Contains(stderr, "VMs use the GPUDevices "+m.acme+"/after: stop them first, or uninstall with --force") {
 		t.Errorf("uninstall while a VM uses a device: exit %d\n%s", code, stderr)
 	}
-	m.uses("after", false)
+	deleteAnyway(t, m.Cluster, vmi)
+	m.Eventually(handedOver, "after is held, and not used", m.are(v1alpha1.DeviceHeld, "after"))
 	before, err := m.devices(t.Context())
 	if err != nil {
 		t.Fatal(err)
