@@ -155,15 +155,13 @@ func readConfigMap(f *Facts, d *manifest.Document) error {
 }
 
 // typed reads a document as an object of a Go type. What the type does not have is
-// passed over. See [CheckQuantities] for what is refused.
+// passed over, and quantities that nobody can reckon with are bounded, see [tame].
 func typed(d *manifest.Document, into any) error {
-	if err := CheckQuantities(d.Ref(), d.Object); err != nil {
-		return err
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, into); err == nil {
+	object := tame(d.Object)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err == nil {
 		return nil // numbers of files are kept as text, which it does not know
 	}
-	text, err := json.Marshal(d.Object)
+	text, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,6 +45,60 @@ func endless(path string, v any) (at, text string) {
 		}
 	}
 	return "", ""
+}
+
+// tame returns an object, or a copy of it in whose spec what is [gpu.Endless] is no more
+// than a little beyond an int64: one pod of a tenant's must not keep an operator from
+// looking at all others.
+func tame(o manifest.Object) manifest.Object {
+	if !untamed(o["spec"]) {
+		return o
+	}
+	out := maps.Clone(o)
+	out["spec"] = tamed(o["spec"])
+	return out
+}
+
+func untamed(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return gpu.Endless(v)
+	case map[string]any:
+		for _, value := range v {
+			if untamed(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, untamed)
+	}
+	return false
+}
+
+func tamed(v any) any {
+	switch v := v.(type) {
+	case string:
+		switch {
+		case !gpu.Endless(v):
+		case strings.HasPrefix(v, "-"):
+			return "-1"
+		default:
+			return "10E"
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			out[key] = tamed(value)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = tamed(v[i])
+		}
+		return out
+	}
+	return v
 }
 
 // reckonable returns a pod, or a copy of it that requests no more of anything than beyond.

@@ -54,3 +54,24 @@ func TestCheckQuantities(t *testing.T) {
 		}
 	}
 }
+
+// A pod that asks for what nobody can reckon with is one among the others.
+func TestTypedIsTame(t *testing.T) {
+	o := *decodeInto[manifest.Object](t, `{kind: Pod, metadata: {name: 1e1000}, spec: {containers: [
+  {name: a, resources: {requests: {memory: "1e-100000000", cpu: "-1e100000000", x.io/y: "3", x.io/z: "1e1000"}}}]}}`)
+	var pod corev1.Pod
+	if err := typed(&manifest.Document{Object: o}, &pod); err != nil {
+		t.Fatal(err)
+	}
+	want := map[corev1.ResourceName]string{"memory": "10E", "cpu": "-1", "x.io/y": "3", "x.io/z": "10E"}
+	got := map[corev1.ResourceName]string{}
+	for name, q := range pod.Spec.Containers[0].Resources.Requests {
+		got[name] = q.String()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if _, text := endless("spec", o["spec"]); text != "-1e100000000" {
+		t.Errorf("the document itself has %q now", text)
+	}
+}
