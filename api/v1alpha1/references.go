@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -40,6 +41,13 @@ func EncodeReferences(r References) string {
 	out, _ := json.Marshal(r) // strings and numbers: no error
 	return string(out)
 }
+
+// What is wrong with a VM that has one of label and annotation without the other, for the
+// tenant.
+var (
+	ErrNoAnnotation = errors.New("it has the label " + LabelDeviceReference + " without the annotation " + AnnotationDevices + ": write both, or neither")
+	ErrNoLabel      = errors.New("it has the annotation " + AnnotationDevices + " without the label " + LabelDeviceReference + ": write both, or neither")
+)
 
 // DecodeReferences reads the value of AnnotationDevices. Counts that are absent are 1.
 // Errors are for the tenant: they name the entry that is wrong, and what to write.

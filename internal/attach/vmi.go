@@ -2,7 +2,6 @@ package attach
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -47,7 +46,7 @@ func read(o *kubevirt.VirtualMachineInstance) (*vmi, error) {
 	v := &vmi{object: o, namespace: o.Namespace, name: o.Name}
 	text, has := o.Annotations[v1alpha1.AnnotationDevices]
 	if !has {
-		return nil, diagnose.BadReferences(v.String(), fmt.Errorf("it has the label %s without the annotation %s: write both, or neither", v1alpha1.LabelDeviceReference, v1alpha1.AnnotationDevices))
+		return nil, diagnose.BadReferences(v.String(), v1alpha1.ErrNoAnnotation)
 	}
 	var err error
 	if v.references, err = v1alpha1.DecodeReferences(text); err != nil {

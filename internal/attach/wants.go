@@ -2,7 +2,6 @@ package attach
 
 import (
 	"context"
-	"errors"
 
 	kubevirt "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +19,7 @@ import (
 func Wants(ctx context.Context, live client.Reader, b *books.Books, made []*v1alpha1.GPUDevice, object *kubevirt.VirtualMachineInstance) (books.Set, error) {
 	_, label := object.Labels[v1alpha1.LabelDeviceReference]
 	if _, annotation := object.Annotations[v1alpha1.AnnotationDevices]; annotation && !label {
-		return books.Set{}, diagnose.BadReferences(Named(object), errors.New("it has the annotation "+v1alpha1.AnnotationDevices+" without the label "+v1alpha1.LabelDeviceReference+": write both, or neither"))
+		return books.Set{}, diagnose.BadReferences(Named(object), v1alpha1.ErrNoLabel)
 	}
 	v, err := read(object)
 	if err != nil {

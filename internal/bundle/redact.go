@@ -247,24 +247,12 @@ func withSlash(m map[string]any) map[string]any {
 
 // cleaned returns a value whose texts carry no secrets.
 func cleaned(v any) any {
-	switch t := v.(type) {
-	case string:
-		return cluster.Scrub(t)
-	case map[string]any:
-		out := make(map[string]any, len(t))
-		for k, v := range t {
-			out[k] = cleaned(v)
+	return manifest.Map(v, func(scalar any) any {
+		if text, ok := scalar.(string); ok {
+			return cluster.Scrub(text)
 		}
-		return out
-	case []any:
-		out := make([]any, len(t))
-		for i := range t {
-			out[i] = cleaned(t[i])
-		}
-		return out
-	default:
-		return v
-	}
+		return scalar
+	})
 }
 
 func keepLabels(to, from manifest.Object, wanted func(key string) bool) {

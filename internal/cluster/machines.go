@@ -69,10 +69,10 @@ func readReferences(v *diagnose.VM, object manifest.Object, meta manifest.Path) 
 	case !annotated && !labelled:
 		return
 	case !annotated:
-		v.BadOrders = "it has the label " + v1alpha1.LabelDeviceReference + " without the annotation " + v1alpha1.AnnotationDevices + ": write both, or neither"
+		v.BadOrders = v1alpha1.ErrNoAnnotation.Error()
 		return
 	case !labelled:
-		v.BadOrders = "it has the annotation " + v1alpha1.AnnotationDevices + " without the label " + v1alpha1.LabelDeviceReference + ": write both, or neither"
+		v.BadOrders = v1alpha1.ErrNoLabel.Error()
 		return
 	case label != v1alpha1.ValueTrue:
 		is, ok := label.(string)

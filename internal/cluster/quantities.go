@@ -1,9 +1,9 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,100 +18,68 @@ import (
 // with, see [gpu.Endless]. It is asked before the object is read as a Go type: that may
 // take as long. The error is a *diagnose.Refusal of what is called object.
 func CheckQuantities(object string, o manifest.Object) error {
-	if at, text := endless("spec", o["spec"]); at != "" {
-		return diagnose.EndlessQuantity(object, at, text)
+	if at, text, found := endless(o["spec"]); found {
+		return diagnose.EndlessQuantity(object, "spec"+at, text)
 	}
 	return nil
 }
 
-// endless finds such a quantity below a path; at is "" where there is none.
-func endless(path string, v any) (at, text string) {
+// endless finds such a quantity in a value: where it is, and its text; of several in a
+// mapping the first by its key.
+func endless(v any) (at, text string, found bool) {
 	switch v := v.(type) {
 	case string:
-		if gpu.Endless(v) {
-			return path, v
-		}
+		return "", v, gpu.Endless(v)
+	case json.Number:
+		return "", v.String(), gpu.Endless(v.String())
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if at, text = endless(path+"."+key, v[key]); at != "" {
-				return at, text
+		first := ""
+		for key, value := range v {
+			if below, t, ok := endless(value); ok && (!found || key < first) {
+				first, at, text, found = key, "."+key+below, t, true
 			}
 		}
 	case []any:
 		for i := range v {
-			if at, text = endless(fmt.Sprintf("%s[%d]", path, i), v[i]); at != "" {
-				return at, text
+			if below, t, ok := endless(v[i]); ok {
+				return fmt.Sprintf("[%d]%s", i, below), t, true
 			}
 		}
 	}
-	return "", ""
+	return at, text, found
 }
 
 // tame returns an object, or a copy of it in whose spec what is [gpu.Endless] is no more
 // than a little beyond an int64: one pod of a tenant's must not keep an operator from
 // looking at all others.
 func tame(o manifest.Object) manifest.Object {
-	if !untamed(o["spec"]) {
+	if _, _, found := endless(o["spec"]); !found {
 		return o
 	}
 	out := maps.Clone(o)
-	out["spec"] = tamed(o["spec"])
-	return out
-}
-
-func untamed(v any) bool {
-	switch v := v.(type) {
-	case string:
-		return gpu.Endless(v)
-	case map[string]any:
-		for _, value := range v {
-			if untamed(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, untamed)
-	}
-	return false
-}
-
-func tamed(v any) any {
-	switch v := v.(type) {
-	case string:
-		switch {
-		case !gpu.Endless(v):
-		case strings.HasPrefix(v, "-"):
+	out["spec"] = manifest.Map(o["spec"], func(scalar any) any {
+		switch _, text, found := endless(scalar); {
+		case !found:
+			return scalar
+		case strings.HasPrefix(text, "-"):
 			return "-1"
-		default:
-			return "10E"
 		}
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for key, value := range v {
-			out[key] = tamed(value)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = tamed(v[i])
-		}
-		return out
-	}
-	return v
+		return "10E"
+	})
+	return out
 }
 
 // reckonable returns a pod, or a copy of it that requests no more of anything than beyond.
 // The API server stores what it can compare with zero before it gives up, and that takes
 // it a second.
 func reckonable(p *corev1.Pod) *corev1.Pod {
-	tame := true
+	usual := true
 	eachList(p, func(list corev1.ResourceList) {
 		for _, q := range list {
-			tame = tame && !boundless(q)
+			usual = usual && !boundless(q)
 		}
 	})
-	if tame {
+	if usual {
 		return p
 	}
 	out := p.DeepCopy()

@@ -71,7 +71,24 @@ func TestTypedIsTame(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if _, text := endless("spec", o["spec"]); text != "-1e100000000" {
+	if _, text, _ := endless(o["spec"]); text != "-1e100000000" {
 		t.Errorf("the document itself has %q now", text)
+	}
+}
+
+// A number that a file has without quotes is a quantity, too.
+func TestNumbersAreTame(t *testing.T) {
+	for text, want := range map[string]string{"1e-100000000": "10E", "1e100000000": "10E", "3": "3"} {
+		docs, _, err := manifest.Parse("pod.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, resources: {requests: {x.io/y: "+text+"}}}]}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pod corev1.Pod
+		if err := typed(&docs[0], &pod); err != nil {
+			t.Fatal(err)
+		}
+		if q := pod.Spec.Containers[0].Resources.Requests["x.io/y"]; q.String() != want {
+			t.Errorf("%s: it requests %s, want %s", text, q.String(), want)
+		}
 	}
 }

@@ -155,9 +155,11 @@ func refuse(code Code, object string, values Values) *Refusal {
 }
 
 // cut cuts a text to MaxTenantText characters.
-func cut(text string) string {
-	if runes := []rune(text); len(runes) > MaxTenantText {
-		return string(runes[:MaxTenantText-1]) + "…"
+func cut(text string) string { return cutTo(text, MaxTenantText) }
+
+func cutTo(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
 	}
 	return text
 }

@@ -160,17 +160,8 @@ func NoMoreDevices(object, namespace, what string) *Refusal {
 // EndlessQuantity refuses an object with a quantity that nobody can reckon with; at is
 // its field.
 func EndlessQuantity(object, at, text string) *Refusal {
-	return refuse("GPU0649", object, Values{"name": brief(at), "text": brief(text)})
-}
-
-// brief is a text of a tenant's as it is told.
-func brief(text string) string {
-	const most = 120
-	text = oneLine(text)
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
+	const most = 120 // of what is the tenant's
+	return refuse("GPU0649", object, Values{"name": cutTo(oneLine(at), most), "text": cutTo(oneLine(text), most)})
 }
 
 // Told is a refusal as the binder has answered it: the text is the tenant's.

@@ -29,21 +29,24 @@ func Marshal(v any) ([]byte, error) {
 }
 
 // DeepCopy returns a copy of a generic value that shares nothing with it.
-func DeepCopy(v any) any {
+func DeepCopy(v any) any { return Map(v, func(scalar any) any { return scalar }) }
+
+// Map is DeepCopy with each scalar as scalar returns it.
+func Map(v any, scalar func(any) any) any {
 	switch t := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(t))
 		for k, x := range t {
-			out[k] = DeepCopy(x)
+			out[k] = Map(x, scalar)
 		}
 		return out
 	case []any:
 		out := make([]any, len(t))
 		for i, x := range t {
-			out[i] = DeepCopy(x)
+			out[i] = Map(x, scalar)
 		}
 		return out
 	default:
-		return v
+		return scalar(v)
 	}
 }
