@@ -83,8 +83,8 @@ var errNotYet = errors.New("the caches are not filled yet")
 // judge judges orders by the books.
 type judge struct{ feed *cluster.Feed }
 
-// justMade is how long an order waits for its namespace to be known: both are often of
-// one file.
+// justMade is how long an order waits for its namespace and its class to be known: all
+// are often of one file.
 const justMade = time.Second
 
 // Admit implements webhook.Orders.
@@ -97,7 +97,10 @@ func (j judge) Admit(ctx context.Context, o webhook.Order) error {
 	for {
 		next := j.feed.Next()
 		err := j.admit(o)
-		if err == nil || diagnose.Refused(err, o.String()).Code != "GPU0603" {
+		if err == nil {
+			return nil
+		}
+		if code := diagnose.Refused(err, o.String()).Code; code != "GPU0603" && code != "GPU0620" {
 			return err
 		}
 		select {
